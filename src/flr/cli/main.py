@@ -1,0 +1,183 @@
+"""`flr`: every command a thin layer over a function that Python users can call too."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.markup import escape
+from rich.table import Table
+
+from flr import config as configs
+from flr import registry
+from flr.cli.demo import demo
+from flr.cli.models import evaluate, predict
+from flr.cli.progress import RunProgress
+from flr.errors import FlrError
+
+app = typer.Typer(
+    help="Federated learning when labels are wrong: train, measure what was memorized, compare.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(demo)
+app.command()(predict)
+app.command()(evaluate)
+
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
+KINDS |= {"noises": "noise", "aggregators": "aggregator"}
+
+ConfigFile = Annotated[Path, typer.Argument(help="An experiment as TOML.", metavar="CONFIG")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set noise.floor=0.5. May be repeated."),
+]
+
+
+@app.command()
+def run(
+    config: ConfigFile,
+    changes: Overrides = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder (default: a new one under runs/).")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes; the numbers stay the same.")] = None,
+) -> None:
+    """Train as CONFIG says; writes a run folder with metrics, model, pictures and a report."""
+    from flr import session
+
+    overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
+    resolved = configs.load(config, overrides)
+    with RunProgress(resolved.label, resolved.rounds, console) as progress:
+        done = session.run(resolved, out=out, on_round=progress)
+    show_run(done)
+
+
+@app.command()
+def resume(folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")]) -> None:
+    """Go on with a run that was stopped, to the same bits as if it never had been."""
+    from flr import session
+
+    resolved = configs.load(folder / "config.toml")
+    with RunProgress(resolved.label, resolved.rounds, console) as progress:
+        done = session.resume(folder, on_round=progress)
+    show_run(done)
+
+
+def show_run(done: Any) -> None:
+    """The verdict of a run and where to read on."""
+    from flr.report import html
+
+    console.print(html.verdict(done.summary), soft_wrap=True)
+    console.print(f"Report: {done.folder / 'report.html'}", soft_wrap=True)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.", metavar="RUN...")],
+    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+) -> None:
+    """One table of many runs: methods in rows, means and 95 % intervals over the scenarios they share."""
+    from flr.report import compare as comparing
+
+    table = comparing.compare(runs)
+    writers = [(latex, comparing.to_latex), (csv, comparing.to_csv), (markdown, comparing.to_markdown)]
+    for wanted, writer in writers:
+        if wanted:
+            typer.echo(writer(table), nl=False)
+            return
+    console.print(comparing.to_rich(table))
+
+
+@app.command("list")
+def list_entries(
+    kind: Annotated[str, typer.Argument(help=", ".join(KINDS), metavar="KIND")],
+    as_json: Annotated[bool, typer.Option("--json", help="An array of objects.")] = False,
+) -> None:
+    """What there is: methods, models, datasets, partitions, noises, aggregators."""
+    from flr.report import describe as describing
+
+    if kind not in KINDS:
+        raise typer.BadParameter(registry.unknown("KIND", kind, KINDS))
+    entries = registry.entries(KINDS[kind]).values()
+    if as_json:
+        typer.echo(json.dumps([describing.facts(entry) for entry in entries], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("what it is")
+    for entry in entries:
+        table.add_row(entry.name, escape(entry.summary) + (f" ({entry.year})" if entry.year else ""))
+    console.print(table)
+    console.print(f"\nMore: flr describe {next(iter(entries)).name}", style="dim")
+
+
+@app.command()
+def describe(name: Annotated[str, typer.Argument(help="Anything `flr list` shows.", metavar="NAME")]) -> None:
+    """Equation, settings, cost, and what leaves and reaches a site."""
+    from flr.report import describe as describing
+
+    found = registry.find(name)
+    if not found:
+        names = [e.name for kind in registry.KINDS for e in registry.entries(kind).values()]
+        raise typer.BadParameter(registry.unknown("NAME", name, names))
+    for entry in found:
+        heading = f"{entry.title} ({entry.kind} {entry.name})"
+        console.print(f"[bold]{escape(heading)}[/bold]")
+        if entry.paper:
+            console.print(escape(entry.paper), style="dim")
+        if entry.fixed:
+            console.print(escape(entry.summary))
+        console.print()
+        console.print(escape(entry.doc))
+        for title, lines in describing.sections(entry):
+            console.print(f"\n[bold]{title}[/bold]")
+            for line in lines:
+                console.print(f"  {escape(line)}")
+
+
+@app.command()
+def check(config: ConfigFile, changes: Overrides = None) -> None:
+    """Find what is wrong with CONFIG, its data and its split, without training."""
+    from flr import session
+    from flr.scenario.oracle import Oracle
+
+    resolved = configs.load(config, changes or [])
+    dataset = session.load_data(resolved)
+    scenario = session.load_scenario(resolved, dataset)
+    noise = Oracle.of(scenario, dataset).overall
+    sites = [len(site) for site in scenario.sites]
+    console.print(
+        f"{config} is fine: {resolved.label}, {resolved.rounds} rounds on {dataset.name}, {len(sites)} sites with "
+        f"{min(sites)} to {max(sites)} samples, {100 * noise:.1f} % wrong labels. Scenario {scenario.hash[:12]}.",
+        soft_wrap=True,
+    )
+
+
+def main() -> None:
+    """Runs a command; a user's mistake becomes one message and an exit code, never a traceback."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=errors, show_time=False, show_path=False)]
+    )
+    try:
+        app()
+    except FlrError as error:
+        errors.print(escape(f"error: {error}"), style="red", soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        errors.print("Stopped. A run goes on with `flr resume RUN`.")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

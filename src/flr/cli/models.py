@@ -1,0 +1,90 @@
+"""`flr predict` and `flr evaluate`: a trained model on new data, with nothing else at hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from torch import Tensor
+
+from flr import registry
+from flr.arrays import write_atomically
+from flr.client import saved
+from flr.client.saved import SavedModel
+from flr.data import sources
+from flr.errors import DataError
+from flr.report.recorder import class_accuracy
+
+ModelFile = Annotated[Path, typer.Argument(help="model.safetensors, or a run folder.", metavar="MODEL")]
+Data = Annotated[str, typer.Argument(help="npz, CSV, image folder, or the name of a data set.", metavar="DATA")]
+Trust = Annotated[bool, typer.Option("--trust", help="Import the code that the model file names.")]
+Label = Annotated[str, typer.Option(help="The label column of a CSV file.")]
+
+
+def predict(
+    model: ModelFile,
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="Write CSV here instead of to the terminal.")] = None,
+    label: Label = "label",
+    trust: Trust = False,
+) -> None:
+    """Classify DATA with MODEL: one CSV row for each sample, with class and probability."""
+    loaded = open_model(model, trust)
+    x, _, names = open_data(data, loaded, label)
+    best = loaded.probabilities(x).max(1)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["sample", "predicted", "probability"])
+    for name, number, probability in zip(names, best.indices.tolist(), best.values.tolist(), strict=True):
+        writer.writerow([name, loaded.classes[number], f"{probability:.4f}"])
+    if out is None:
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        write_atomically(out, text.getvalue())
+        typer.echo(f"{len(names)} predictions in {out}")
+
+
+def evaluate(
+    model: ModelFile,
+    data: Data,
+    label: Label = "label",
+    trust: Trust = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Accuracy of MODEL on the labels of DATA, overall and for each class."""
+    loaded = open_model(model, trust)
+    x, y, _ = open_data(data, loaded, label)
+    if y is None:
+        raise DataError(f"Evaluating needs labels; {data} has none. Add them, or use `flr predict`.")
+    predicted = loaded.probabilities(x).argmax(1)
+    accuracy = float((predicted == y).double().mean())
+    each = dict(zip(loaded.classes, per_class_accuracy(predicted, y, len(loaded.classes)), strict=True))
+    if as_json:
+        typer.echo(json.dumps({"accuracy": accuracy, "samples": len(y), "per_class": each}, indent=2))
+        return
+    typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(y)} samples")
+    for name, value in each.items():
+        typer.echo(f"  {name}: " + ("no samples" if value is None else f"{100 * value:.1f} %"))
+
+
+def open_model(path: Path, trust: bool) -> SavedModel:
+    """A model from its file or its run folder."""
+    return saved.load(path / "model.safetensors" if path.is_dir() else path, trust=trust)
+
+
+def open_data(data: str, model: SavedModel, label: str) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Inputs, labels if there are any, and a name for each sample."""
+    path = Path(data)
+    if not path.exists() and data in registry.entries("dataset"):
+        entry = registry.get("dataset", data)
+        try:
+            dataset = entry.factory().load()
+        except TypeError:
+            raise DataError(f'"{data}" is a kind of file: give the path to the data instead of the name.') from None
+        return dataset.test.x, dataset.test.y, [str(i) for i in range(len(dataset.test))]
+    x, y, _, names = sources.read(path, model.classes, label)
+    return x, y, names

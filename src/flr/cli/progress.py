@@ -1,0 +1,71 @@
+"""Shows a run while it runs: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class RunProgress:
+    """Gets each round's metrics from the engine; use it as a context and pass it as `on_round`."""
+
+    def __init__(self, label: str, rounds: int, console: Console) -> None:
+        self.label, self.rounds, self.console = label, rounds, console
+        self.live = console.is_terminal and sys.stdout.isatty()
+        self.started = time.monotonic()
+        self.first: int | None = None
+        self.news = ""
+        columns = (
+            TextColumn("{task.description:<8}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[news]}"),
+            TimeRemainingColumn(),
+        )
+        self.bar = Progress(*columns, console=console) if self.live else None
+        self.task = self.bar.add_task(label, total=rounds, news="starting") if self.bar else None
+
+    def __enter__(self) -> RunProgress:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, metrics: dict[str, Any]) -> None:
+        """A round is over."""
+        done = int(metrics["round"])
+        self.first = done - 1 if self.first is None else self.first
+        self.news = _news(metrics) or self.news
+        if self.bar and self.task is not None:
+            self.bar.update(self.task, completed=done, news=self.news)
+        elif done == self.rounds or done % max(self.rounds // 5, 1) == 0:
+            self.console.print(
+                f"{self.label:<8} round {done}/{self.rounds}  {self.news}  {self._left(done)}",
+                soft_wrap=True,
+                highlight=False,
+            )
+
+    def _left(self, done: int) -> str:
+        per_round = (time.monotonic() - self.started) / max(done - (self.first or 0), 1)
+        return f"{per_round * (self.rounds - done):.0f} s left"
+
+
+def _news(metrics: dict[str, Any]) -> str:
+    parts = []
+    if metrics.get("accuracy") is not None:
+        parts.append(f"accuracy {100 * metrics['accuracy']:.1f} %")
+    memorization = metrics.get("memorization") or {}
+    memorized = (memorization.get("client") or {}).get("noisy_memorized")
+    if memorized is not None:
+        parts.append(f"memorized {100 * memorized:.0f} %")
+    return ", ".join(parts)

@@ -1,0 +1,1 @@
+"""Federation -> update: what happens at a site during a task."""

@@ -1,0 +1,147 @@
+"""Where the clients of one process are trained: the networks are built once, and each order is a pure function.
+
+An answer depends on the method, the site's data, the accepted state and the received arrays; not on the process, on what
+was served before, or on who else is served. The in-process engine has one desk in each worker; a real site has its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from flr import seeds
+from flr.arrays import Arrays
+from flr.client import models
+from flr.client.fit import load_weights, run_task
+from flr.client.state import StateFiles
+from flr.contract import Batch, Client, Method, Reply, Site
+from flr.data.dataset import SiteTable
+
+if TYPE_CHECKING:
+    from flr.config import Train
+
+PREDICT_BATCH = 512
+
+
+@dataclass(frozen=True)
+class Order:
+    """One client's part of a task."""
+
+    task: str
+    client: int
+    step: int
+    round: int
+    rounds: int
+    version: int | None = None  # of the client's state
+    extra: Arrays = field(default_factory=dict)
+    predict: bool = False  # a probe wants the trained model's own predictions
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply, and what only the engine of a simulation sees."""
+
+    reply: Reply
+    stateful: bool  # a new version of the state was written
+    seconds: float
+    predictions: Tensor | None
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """Everything a desk is made from; travels to worker processes."""
+
+    method: Method
+    sites: SiteTable
+    model: Callable[[tuple[int, ...], int], nn.Module]  # (input_shape, classes)
+    input_shape: tuple[int, ...]
+    train: Train
+    seed: int
+    batches: Callable[[Client], Iterator[Batch]]
+    state: StateFiles
+
+    def networks(self) -> nn.ModuleList:
+        """The networks with their initial weights."""
+        return models.build(
+            self.model, self.input_shape, self.sites.classes, self.method.models, self.seed
+        )
+
+
+class Desk:
+    """Serves orders, one at a time."""
+
+    def __init__(self, plan: Blueprint) -> None:
+        self.plan = plan
+        self.device = torch.device(plan.train.device)
+        self.model = plan.networks().to(self.device)
+        self.broadcast: Arrays = {}
+
+    def serve(self, order: Order) -> Answer:
+        """Runs one client's task from the received arrays and its accepted state."""
+        started = time.perf_counter()
+        client = self.client(order)
+        load_weights(self.model, client.inbox)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(self.derive("torch", order))  # dropout and the like
+            sent = run_task(client, order.task)
+        if client.state:
+            self.plan.state.write(order.client, order.step, client.state)
+        seconds = time.perf_counter() - started
+        predictions = self.own_predictions(client) if order.predict else None
+        reply = Reply(order.client, len(client.data), sent)
+        return Answer(reply, bool(client.state), seconds, predictions)
+
+    def client(self, order: Order) -> Client:
+        plan, site = self.plan, self.plan.sites[order.client]
+        on_device = Site(
+            site.name, site.x.to(self.device), site.y.to(self.device), site.classes
+        )
+        order_rng, augmentation, own = (
+            seeds.generator(plan.seed, purpose, order.client, order.step)
+            for purpose in ("order", "augment", "method")
+        )
+        return Client(
+            id=order.client,
+            method=plan.method,
+            model=self.model,
+            data=on_device,
+            state=plan.state.read(order.client, order.version),
+            inbox=self.broadcast | order.extra,
+            step=order.step,
+            round=order.round,
+            rounds=order.rounds,
+            train=plan.train,
+            order=order_rng,
+            augmentation=augmentation,
+            rng=own,
+            make_batches=plan.batches,
+            make_reference=self.frozen_copy,
+        )
+
+    def frozen_copy(self, c: Client) -> nn.ModuleList:
+        """The received networks for reading only; made when a method first looks at them."""
+        frozen = copy.deepcopy(self.model)
+        load_weights(frozen, c.inbox)
+        return frozen.eval().requires_grad_(False)
+
+    def own_predictions(self, c: Client) -> Tensor:
+        """The trained local model's arg-max on the site's own data, without augmentation."""
+        return predict(self.plan.method, self.model, c.data.x).to(torch.int16)
+
+    def derive(self, purpose: str, order: Order) -> int:
+        return seeds.derive(self.plan.seed, purpose, order.client, order.step)
+
+
+@torch.no_grad()
+def predict(method: Method, model: nn.ModuleList, x: Tensor) -> Tensor:
+    """Class numbers by the method's own rule, in eval mode."""
+    model.eval()
+    device = next(model.parameters()).device
+    parts = [method.predict(model, part.to(device)).argmax(1) for part in x.split(PREDICT_BATCH)]
+    return torch.cat(parts).cpu()

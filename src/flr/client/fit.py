@@ -1,0 +1,137 @@
+"""The one training loop, and `run_task`, through which every answer of a client leaves its site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from flr.arrays import Arrays
+from flr.contract import MODEL, Client
+from flr.errors import RunError
+
+
+def run_task(c: Client, name: str) -> Arrays:
+    """Does what the server asks; refuses to let anything undeclared leave the site."""
+    if name == "fit":
+        sent = fit(c)
+        weights = {MODEL + key for key in c.model.state_dict()}
+    else:
+        sent = c.method.tasks()[name](c)
+        weights = set()
+    check_declared(c, name, {key: value for key, value in sent.items() if key not in weights})
+    return sent
+
+
+def check_declared(c: Client, task: str, sent: Arrays) -> None:
+    """Every array besides the weights must be declared in the method's `sends`, with its shape and type."""
+    declared = {d.name: d for d in c.method.sends}
+    for name, value in sent.items():
+        method = type(c.method).__name__
+        if name not in declared:
+            known = ", ".join(sorted(declared)) or "nothing"
+            raise RunError(
+                f'Task "{task}" of {method} wanted to send "{name}", which it does not declare (declared besides the '
+                f"weights: {known}). Nothing was sent. Add it to `sends`, so that sites can see what leaves them."
+            )
+        expected = declared[name].size(c.data.classes, len(c.data))
+        if tuple(value.shape) != expected or value.dtype != declared[name].dtype:
+            raise RunError(
+                f'Task "{task}" of {method} declares "{name}" as {declared[name].dtype} {expected}, but wanted to send '
+                f"{value.dtype} {tuple(value.shape)}. Nothing was sent. Correct the declaration or the array."
+            )
+
+
+def fit(c: Client) -> Arrays:
+    """Trains for `epochs` epochs from the received weights; returns the weights and what `finish` adds."""
+    c.model.train()
+    freeze_norms_for_single_samples(c)
+    c.method.begin(c)
+    optimisers = [make_optimiser(c, net) for net in range(len(c.model))]
+
+    for epoch in range(c.train.epochs):
+        for b in c.method.batches(c, epoch):
+            loss = c.method.loss(c, b)
+            for net in range(len(c.model)):
+                loss = loss + c.method.penalty(c, net)
+            for optimiser in optimisers:
+                optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            if c.train.clip is not None:
+                nn.utils.clip_grad_norm_(c.model.parameters(), c.train.clip)
+            for optimiser in optimisers:
+                optimiser.step()
+
+    extra = c.method.finish(c)
+    if c.train.keep_optimizer:
+        for net, optimiser in enumerate(optimisers):
+            c.state |= optimiser_state(net, optimiser)
+    return weights_of(c.model) | extra
+
+
+def weights_of(model: nn.ModuleList) -> Arrays:
+    """A copy of all parameters and buffers, named as they cross the wire."""
+    return {MODEL + key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
+
+
+def load_weights(model: nn.ModuleList, arrays: Arrays) -> None:
+    """The inverse of `weights_of`; ignores what does not belong to the networks."""
+    model.load_state_dict({k[len(MODEL) :]: v for k, v in arrays.items() if k.startswith(MODEL)})
+
+
+def freeze_norms_for_single_samples(c: Client) -> None:
+    """A batch of one has no variance: where all batches are of one sample, BatchNorm uses its running statistics."""
+    if min(len(c.data), c.train.batch) > 1:
+        return
+    for module in c.model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+
+
+def learning_rate(c: Client) -> float:
+    """The step size of this round."""
+    if c.train.lr_schedule == "cosine":
+        return c.train.lr * (1 + math.cos(math.pi * c.round / c.rounds)) / 2
+    return c.train.lr
+
+
+def make_optimiser(c: Client, net: int) -> torch.optim.Optimizer:
+    """A fresh optimiser for one network; with `keep_optimizer` it goes on with the momentum of its last task."""
+    parameters: Iterable[Tensor] = c.model[net].parameters()
+    fused = c.data.x.device.type in ("cpu", "cuda")
+    optimiser: torch.optim.Optimizer
+    if c.train.optimizer == "adam":
+        optimiser = torch.optim.Adam(
+            parameters, learning_rate(c), weight_decay=c.train.weight_decay, fused=fused
+        )
+    else:
+        optimiser = torch.optim.SGD(
+            parameters, learning_rate(c), c.train.momentum, weight_decay=c.train.weight_decay, fused=fused
+        )
+    if c.train.keep_optimizer:
+        restore_optimiser(c, net, optimiser)
+    return optimiser
+
+
+def optimiser_state(net: int, optimiser: torch.optim.Optimizer) -> Arrays:
+    """The optimiser's own tensors as entries of the client's state."""
+    return {
+        f"optimizer.{net}.{number}.{key}": value.detach().cpu().clone()
+        for number, entry in optimiser.state_dict()["state"].items()
+        for key, value in entry.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def restore_optimiser(c: Client, net: int, optimiser: torch.optim.Optimizer) -> None:
+    """Puts kept tensors back, under the present learning rate."""
+    prefix = f"optimizer.{net}."
+    entries: dict[int, dict[str, Tensor]] = {}
+    for name, value in c.state.items():
+        if name.startswith(prefix):
+            number, key = name[len(prefix) :].split(".", 1)
+            entries.setdefault(int(number), {})[key] = value.clone()
+    if entries:
+        optimiser.load_state_dict(optimiser.state_dict() | {"state": entries})

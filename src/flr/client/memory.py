@@ -1,0 +1,141 @@
+"""What a client remembers of each of its samples: running averages of predictions, and FLR's mixture of two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from flr.arrays import Arrays
+
+
+class Schedule(NamedTuple):
+    """FLR's three weights at one round."""
+
+    alpha: float
+    beta: float
+    gamma: float
+
+
+def default_warmup(rounds: int) -> int:
+    """R_w = 50, or a sixth of a shorter run (the paper's 50 of 300)."""
+    return min(50, round(rounds / 6))
+
+
+def schedule(
+    r: int,
+    R: int,  # noqa: N803 - the paper's letters
+    R_w: int,  # noqa: N803
+    alpha: float = 0.9,
+    beta: float = 0.7,
+    gamma: float = 0.5,
+    linear: bool = True,
+) -> Schedule:
+    """alpha * r/R (or alpha);  beta from R/2 on;  gamma from R_w on.  Zero means "no averaging", not "no term"."""
+    return Schedule(
+        alpha=alpha * r / R if linear else alpha,
+        beta=0.0 if r < R / 2 else beta,
+        gamma=0.0 if r < R_w else gamma,
+    )
+
+
+def clamped(p: Tensor, clamp: float) -> Tensor:
+    """p within [clamp, 1 - clamp], not normalised again; where the clamp is active it stops the gradient."""
+    return p.clamp(clamp, 1 - clamp) if clamp else p
+
+
+def settled(p: Tensor, clamp: float) -> Tensor:
+    """A prediction as it enters a table: clamped, on the simplex, without gradient."""
+    q = clamped(p.detach(), clamp)
+    return q / q.sum(1, keepdim=True)
+
+
+def running_average(previous: Tensor, value: Tensor, decay: float, seen: Tensor) -> Tensor:
+    """decay * previous + (1 - decay) * value; a sample's first value is taken as it is."""
+    return torch.where(seen[:, None], decay * previous + (1 - decay) * value, value)
+
+
+def mixture(s: Tensor, m: Tensor, alpha: float) -> Tensor:
+    """t = alpha * s + (1 - alpha) * m."""
+    return alpha * s + (1 - alpha) * m
+
+
+def agreement(p: Tensor, t: Tensor) -> Tensor:
+    """mean_i log(1 - <p_i, t_i>): falls, without bound, as the prediction p moves to the target t."""
+    return torch.log1p(-(p * t).sum(1)).mean()
+
+
+class LabelMixture(nn.Module):
+    """FLR's regulariser for anyone's own training loop: lam * mean log(1 - <p, t>), t = alpha * s + (1 - alpha) * m.
+
+    Three lines in a PyTorch or Flower client::
+
+        mixture = flr.LabelMixture(samples=len(data), classes=10)      # once; keep it between rounds
+        mixture.schedule(round, rounds)                                # every round
+        loss = cross_entropy(logits, y) + mixture(logits, global_logits, index)
+
+    `global_logits` come from the received model, frozen, in eval mode, on the same (augmented) batch; `index` holds the
+    samples' stable numbers. The tables s and m are buffers that stay out of `state_dict()`, so that they cannot slip to
+    a server with the weights; save and restore them with `tables()` and `load_tables()`.
+    """
+
+    s: Tensor  # samples x classes: running average of the global model's predictions
+    m: Tensor  # samples x classes: of the local model's
+    seen: Tensor  # samples
+
+    def __init__(
+        self,
+        samples: int,
+        classes: int,
+        *,
+        lam: float = 2.0,
+        alpha: float = 0.9,
+        beta: float = 0.7,
+        gamma: float = 0.5,
+        clamp: float = 1e-4,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.lam, self.clamp = lam, clamp
+        self.limits = Schedule(alpha, beta, gamma)
+        self.now = self.limits
+        for name in ("s", "m"):
+            self.register_buffer(name, torch.zeros(samples, classes, dtype=dtype), persistent=False)
+        self.register_buffer("seen", torch.zeros(samples, dtype=torch.bool), persistent=False)
+
+    def schedule(self, round: int, rounds: int, warmup_rounds: int | None = None) -> None:
+        """Sets the weights of this round; without it they are constant."""
+        warmup = default_warmup(rounds) if warmup_rounds is None else warmup_rounds
+        self.now = schedule(round, rounds, warmup, *self.limits)
+
+    def forward(self, logits: Tensor, server_logits: Tensor, index: Tensor) -> Tensor:
+        """Updates the rows of these samples, then gives the term to add to the loss."""
+        p = logits.softmax(1)
+        t = self.update(p, server_logits.softmax(1), index)
+        return self.lam * agreement(clamped(p, self.clamp), t)
+
+    @torch.no_grad()
+    def update(self, p: Tensor, p_srv: Tensor, index: Tensor) -> Tensor:
+        """Takes one visit of each sample into s and m and returns t."""
+        seen = self.seen[index]
+        s = running_average(self.s[index], settled(p_srv, self.clamp), self.now.beta, seen)
+        m = running_average(self.m[index], settled(p, self.clamp), self.now.gamma, seen)
+        self.s[index], self.m[index], self.seen[index] = s, m, True
+        return mixture(s, m, self.now.alpha)
+
+    def tables(self) -> Arrays:
+        """A copy of what is remembered; belongs to the site."""
+        return {name: getattr(self, name).detach().cpu().clone() for name in ("s", "m", "seen")}
+
+    def load_tables(self, tables: Mapping[str, Tensor]) -> None:
+        """Takes over what `tables` gave; refuses tables of another size."""
+        for name in ("s", "m", "seen"):
+            mine, theirs = getattr(self, name), tables[name]
+            if mine.shape != theirs.shape:
+                raise ValueError(
+                    f"Expected a table {name} of shape {tuple(mine.shape)}, got {tuple(theirs.shape)}: "
+                    "the tables belong to another data set; start with new ones."
+                )
+            mine.copy_(theirs)

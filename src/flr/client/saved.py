@@ -1,0 +1,78 @@
+"""The model file: weights, and everything needed to use them without the run they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from flr import arrays
+from flr.arrays import Arrays
+from flr.client import models
+from flr.client.desk import PREDICT_BATCH
+from flr.client.fit import load_weights
+from flr.config import Choice
+from flr.contract import Method
+from flr.data.dataset import Normalisation
+from flr.errors import DataError, FlrError
+from flr.stack import stack
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A trained classifier that takes inputs in the publisher's units."""
+
+    method: Method
+    networks: nn.ModuleList
+    classes: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    normalise: Normalisation
+
+    @torch.no_grad()
+    def probabilities(self, x: Tensor) -> Tensor:
+        """Class probabilities, n x classes."""
+        if tuple(x.shape[1:]) != self.input_shape:
+            raise DataError(
+                f"The model expects inputs of shape {self.input_shape}; these have {tuple(x.shape[1:])}. "
+                "Use data of the kind the model was trained on."
+            )
+        self.networks.eval()
+        parts = (self.normalise(part) for part in x.split(PREDICT_BATCH))
+        return torch.cat([self.method.predict(self.networks, part).softmax(1) for part in parts])
+
+
+def save(path: Path, weights: Arrays, meta: dict[str, Any]) -> None:
+    """Writes the model file; `meta` holds model, options, method, classes, input_shape, mean and std."""
+    arrays.save(path, weights, {"format": FORMAT, **meta})
+
+
+def load(path: Path, *, trust: bool = False) -> SavedModel:
+    """Reads a model file. It may name a "module:function" to import, which is done only when the user trusts it."""
+    weights, meta = arrays.load(path)
+    if meta.get("format") != FORMAT:
+        raise DataError(
+            f"Expected a model written by flr (format {FORMAT}); {path} has format {meta.get('format')}. "
+            "Use the model.safetensors of a run folder."
+        )
+    if ":" in str(meta.get("model")) and not trust:
+        raise DataError(
+            f'{path} needs the code "{meta["model"]}", which loading would import and run. '
+            "If you trust it, say --trust (in Python: trust=True)."
+        )
+    try:
+        method = stack([Choice("method", m["name"], m["options"]).build() for m in meta["method"]])
+        shape, classes = tuple(meta["input_shape"]), tuple(meta["classes"])
+        factory = Choice("model", meta["model"], meta["options"]).build()
+        networks = models.build(factory, shape, len(classes), method.models, seed=0)
+        load_weights(networks, weights)
+        normalise = Normalisation(tuple(meta["mean"]), tuple(meta["std"]))
+    except (KeyError, TypeError, RuntimeError, FlrError) as error:
+        raise DataError(
+            f"The weights in {path} do not fit the model it describes ({error}). Take another copy of the file."
+        ) from error
+    return SavedModel(method, networks, classes, shape, normalise)

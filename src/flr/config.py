@@ -1,0 +1,274 @@
+"""From a TOML file or a mapping to a checked Config: all problems at once, before data is read."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from flr.choice import Choice, validate
+from flr.errors import ConfigError, FlrError
+from flr.locate import Place, find_lines
+from flr.overrides import Where, apply
+from flr.problems import Problem, cut, name_of, nearest, show, translate
+from flr.settings import Config, Data, Eval, ScenarioConfig, Train
+
+__all__ = ["Choice", "Config", "Data", "Eval", "ScenarioConfig", "Train", "load", "parse"]
+
+_LARGEST = 1_000_000  # bytes
+_DEEPEST = 16  # levels of tables and lists
+_SHOWN = 40  # problems
+_TWICE = ("Cannot overwrite", "Cannot declare", "Duplicate", "Cannot mutate")
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Reads a TOML file; `overrides` are like "noise.kind=asymmetric" and win over it."""
+    source = str(path)
+    text = _read(path)
+    try:
+        raw = tomllib.loads(text)
+        where: dict[Place, Where] = dict(find_lines(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(_syntax(source, str(error))) from None
+    except ValueError:  # Python's own limit on the digits of a number
+        raise ConfigError(
+            f"{source}: expected numbers of at most 64 bits; one has thousands of digits. "
+            "Shorten it."
+        ) from None
+    except RecursionError:
+        raise ConfigError(
+            f"{source}: expected a few levels of tables and lists; it nests too deeply. Flatten it."
+        ) from None
+    problems = apply(raw, where, overrides)
+    return _check(raw, source, where, problems)
+
+
+def parse(
+    raw: Mapping[str, Any], source: str = "config", lines: Mapping[Place, Where] | None = None
+) -> Config:
+    """Checks a mapping shaped like the file; `lines` says where in `source` each key stands."""
+    return _check(raw, source, lines or {}, [])
+
+
+def _check(
+    raw: Mapping[str, Any], source: str, where: Mapping[Place, Where], problems: list[Problem]
+) -> Config:
+    if not isinstance(raw, Mapping):
+        kind = type(raw).__name__
+        raise ConfigError(f"{source}: expected a table of settings, got {kind}. Pass a dict.")
+    tree = _plain(raw, (), problems)
+    refused = {_unit(problem.at) for problem in problems}
+    config, found = _attempt(tree)
+    problems += [problem for problem in found if _unit(problem.at) not in refused]
+    if problems or config is None:
+        problems += _salvaged(tree, {_unit(problem.at) for problem in problems})
+    else:
+        problems += [problem for _, problem in _conflicts(config)]
+    if problems or config is None:
+        raise ConfigError(_message(problems, tree, source, where))
+    return config
+
+
+def _attempt(tree: dict[str, Any]) -> tuple[Config | None, list[Problem]]:
+    try:
+        config = validate(Config, tree)
+    except ValidationError as error:
+        found = translate(error, Config, _unknown_key)
+        return None, [_beside(problem) for problem in found]
+    return (config if isinstance(config, Config) else None), []
+
+
+def _salvaged(tree: dict[str, Any], broken: set[Place]) -> list[Problem]:
+    """The conflicts that remain when what is broken is left out, and so were not caused by it."""
+    rest = {key: dict(part) if isinstance(part, dict) else part for key, part in tree.items()}
+    for place in broken:
+        table: Any = rest if len(place) == 1 else rest.get(str(place[0]), {})
+        table.pop(place[-1], None)
+    rest.setdefault("rounds", 1)
+    config, _ = _attempt(rest)
+    if config is None:
+        return []
+    known = any(place[0] in Config.model_fields for place in broken)
+    return [
+        problem
+        for places, problem in _conflicts(config)
+        if not (known if places is None else broken & set(places))
+    ]
+
+
+def _unit(place: Place) -> Place:
+    """The smallest part of a config that can be left out alone: a choice goes with its options."""
+    return place[:2] if place[0] in ("train", "eval", "scenario") else place[:1]
+
+
+def _conflicts(config: Config) -> Iterator[tuple[list[Place] | None, Problem]]:
+    """Valid keys that cannot go together, and which they are (None: a method may look at any)."""
+    path: Place = ("scenario", "path")
+    if config.scenario.path is not None:
+        for section in {"partition", "noise"} & config.model_fields_set:
+            text = f"brings its own split and labels; [{section}] is given too. Remove one of them."
+            yield [path, (section,)], Problem(path, text)
+    else:
+        clients = config.partition.build().sites
+        asked = config.train.asked(clients)
+        if config.min_replies > asked:
+            text = (
+                f"is more than the {asked} asked in a round (participation "
+                f"{config.train.participation} of {clients} clients). "
+                f"Use at most {asked}, or a higher [train] participation."
+            )
+            places: list[Place] = [("min_replies",), ("train", "participation"), ("partition",)]
+            yield places, Problem(("min_replies",), text)
+    if "tensorboard" in config.trackers and importlib.util.find_spec("tensorboard") is None:
+        text = 'needs a package that is not installed. Run: pip install "flr[tensorboard]"'
+        yield [("trackers",)], Problem(("trackers",), text)
+    try:
+        method = config.build_method()
+    except FlrError as error:
+        yield [("method",)], Problem(("method",), _sentence(str(error)), head="none")
+    else:
+        for reason in method.check(config):
+            yield None, Problem(("method",), _sentence(reason), head="none")
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _beside(problem: Problem) -> Problem:
+    """In the file, the options of a data source stand in [data] itself."""
+    if problem.at[:2] == ("data", "source"):
+        return Problem(("data", *problem.at[2:]), problem.text, problem.head)
+    return problem
+
+
+def _unknown_key(place: Place) -> str:
+    """Also finds keys on the wrong side of a [section] line, TOML's commonest trap."""
+    name = str(place[-1])
+    sections = {"": Config, "data": Data, "train": Train, "eval": Eval, "scenario": ScenarioConfig}
+    here = str(place[0]) if len(place) > 1 else ""
+    homes = [home for home, model in sections.items() if name in model.model_fields]
+    if homes:
+        home = f"in [{homes[0]}]" if homes[0] else "at the top, before the first [section]"
+        return f"is not known here. It belongs {home}: move it there."
+    known = list(sections[here].model_fields)
+    return f"is not known.{nearest(name, known)} Known: {', '.join(known)}. Correct or remove it."
+
+
+def _plain(value: Any, at: Place, problems: list[Problem]) -> Any:
+    """A copy that JSON could hold; whatever could not be is reported and left out."""
+    if isinstance(value, Path):
+        value = str(value)
+    if len(at) > _DEEPEST:
+        return _refuse(at[:3], "nests too deeply. Expected a few levels: flatten it.", problems)
+    if isinstance(value, Mapping):
+        pairs = [(_text(key), item) for key, item in value.items()]
+        plain = {key: _plain(item, (*at, key), problems) for key, item in pairs}
+        return {key: item for key, item in plain.items() if item is not None}
+    if isinstance(value, list | tuple):
+        items = [_plain(item, (*at, index), problems) for index, item in enumerate(value)]
+        return [item for item in items if item is not None]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        fits = -(2**63) <= value < 2**63
+        return value if fits else _refuse(at, "should have at most 64 bits. Shorten it.", problems)
+    if isinstance(value, float):
+        finite = math.isfinite(value)
+        text = f"is {value}. Expected a finite number: write one, or leave it out."
+        return value if finite else _refuse(at, text, problems)
+    if isinstance(value, str):
+        valid = _text(value) == value
+        return value if valid else _refuse(at, "is not valid Unicode text. Retype it.", problems)
+    text = f"is a {type(value).__name__}. Expected text, a number, true, false, a list or a table."
+    return _refuse(at, text, problems)
+
+
+def _text(value: object) -> str:
+    """Without lone surrogates, which a shell makes of bytes that are no UTF-8."""
+    return str(value).encode(errors="backslashreplace").decode()
+
+
+def _refuse(at: Place, text: str, problems: list[Problem]) -> None:
+    problem = Problem(at, text)
+    if problem not in problems:
+        problems.append(problem)
+
+
+def _message(
+    problems: list[Problem], tree: dict[str, Any], source: str, where: Mapping[Place, Where]
+) -> str:
+    located = [(_find(where, problem.at), problem) for problem in problems]
+    located.sort(key=lambda pair: pair[0] if isinstance(pair[0], int) else math.inf)
+    lines = list(dict.fromkeys(_line(spot, problem, tree) for spot, problem in located))
+    count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+    if len(lines) > _SHOWN:
+        lines = [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"]
+    return f"{source} has {count}:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _line(spot: Where, problem: Problem, tree: Any) -> str:
+    words = [] if spot == "" else [f"line {spot}:" if isinstance(spot, int) else f"{spot}:"]
+    if problem.head != "none" and problem.at:
+        words.append(name_of(problem.at))
+        for part in problem.at:
+            inside = isinstance(tree, dict) and part in tree
+            inside = inside or (isinstance(tree, list) and part in range(len(tree)))
+            tree = tree[part] if inside else None
+        if problem.head == "value" and tree is not None:
+            words += ["=", show(tree)]
+    return cut(" ".join([*words, problem.text]), 600)
+
+
+def _find(where: Mapping[Place, Where], place: Place) -> Where:
+    """Where the key stands, or else the nearest table around it."""
+    spots = (where[place[:end]] for end in range(len(place), 0, -1) if place[:end] in where)
+    return next(spots, "")
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise ConfigError(
+                f"{path}: expected a config of a few lines; it has over {_LARGEST:,} bytes. "
+                "Is it another file?"
+            )
+        return data.decode("utf-8-sig")  # some editors on Windows begin a file with a mark
+    except FileNotFoundError:
+        raise ConfigError(f"Expected a config at {path}; there is none. Check the path.") from None
+    except IsADirectoryError:
+        raise ConfigError(
+            f"Expected a TOML file at {path}; it is a folder. Name the file in it."
+        ) from None
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ConfigError(
+            f"{path}: expected UTF-8 text; line {line} has other bytes. Save it as UTF-8."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"Expected a readable config at {cut(str(path), 200)}; it cannot be read ({error}). "
+            "Check the path and its permissions."
+        ) from None
+
+
+def _syntax(source: str, error: str) -> str:
+    """The parser's message, with the place first."""
+    match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", error, re.S)
+    what, line, column = match.groups() if match else (error, None, None)
+    spot = f"line {line}, column {column}" if line else "end of file"
+    if what.startswith(_TWICE):
+        advice = "A key or table is given twice: keep one."
+    else:
+        advice = (
+            f"Expected TOML such as rounds = 60; the parser says: {cut(what, 100)}. Correct it."
+        )
+    return f"{source} has 1 error:\n  {spot}: {advice}"

@@ -1,0 +1,282 @@
+"""The contract between a method and the engine: everything a method may see, do and say is on this page.
+
+A federation is a loop of two steps: the method's `plan` names what the server asks of which clients, and `reduce` turns
+their replies into the next state. A client answers by `run_task` (client/fit.py), which calls the method's client hooks.
+The engine decides only *where* clients run.
+
+A complete method::
+
+    @register("fedprox", title="FedProx", year=2020, paper="Li et al., MLSys 2020")
+    @dataclass(frozen=True)
+    class FedProx(Method):
+        '''CE + mu/2 |w - w_srv|^2.
+
+        Leaves the site: nothing but weights.
+        '''
+        mu: float = 0.001
+
+        def penalty(self, c, net):
+            pairs = zip(c.model[net].parameters(), c.reference[net].parameters(), strict=True)
+            return self.mu / 2 * sum((w - w0).square().sum() for w, w0 in pairs)
+
+All hooks are optional: `Method` itself is FedAvg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from flr import seeds
+from flr.arrays import Arrays, with_prefix
+
+if TYPE_CHECKING:
+    from flr.config import Config, Train
+
+MODEL = "model."  # prefix of the networks' weights and buffers: "model.<network>.<name>"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One array that crosses the wire besides the weights: its name, its shape in words, and what it tells.
+
+    Shape entries are numbers, "classes" or "samples" (of the site).
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    what: str
+    dtype: torch.dtype = torch.float32
+
+    def size(self, classes: int, samples: int) -> tuple[int, ...]:
+        """The shape in numbers at a site."""
+        words = {"classes": classes, "samples": samples}
+        return tuple(words[n] if isinstance(n, str) else n for n in self.shape)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one site holds: inputs and labels *as given*. No field can hold a clean label."""
+
+    name: str
+    x: Tensor  # n x ..., float32, normalised
+    y: Tensor  # n, int64
+    classes: int
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples of a site, as a network sees them. `index` is stable over rounds, whatever the order."""
+
+    x: Tensor
+    y: Tensor
+    index: Tensor
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the server asks of some clients; `extra` differs from client to client."""
+
+    name: str  # "fit", or one of method.tasks()
+    clients: tuple[int, ...]
+    arrays: Arrays
+    step: int
+    round: int
+    rounds: int
+    extra: Mapping[int, Arrays] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one client answers."""
+
+    client: int
+    examples: int
+    arrays: Arrays
+
+
+Aggregate = Callable[[list[Reply], str, Arrays], Arrays]  # replies, prefix, previous -> next
+
+
+@dataclass
+class Client:
+    """One site during one task."""
+
+    id: int
+    method: Method  # the whole stack: hooks call its criterion and regularisers, not their own
+    model: nn.ModuleList  # one network, or two for co-teaching
+    data: Site
+    state: Arrays  # survives between tasks, never leaves the site; replace entries, never change them
+    inbox: Arrays  # task.arrays and task.extra of this client
+    step: int
+    round: int
+    rounds: int
+    train: Train
+    order: torch.Generator  # one generator for each purpose: a method that draws does not shift the others
+    augmentation: torch.Generator
+    rng: torch.Generator  # the method's own
+    make_batches: Callable[[Client], Iterator[Batch]]
+    make_reference: Callable[[Client], nn.ModuleList]
+    memory: dict[str, Any] = field(default_factory=dict)  # lasts for this task only
+    _reference: nn.ModuleList | None = None
+
+    @property
+    def reference(self) -> nn.ModuleList:
+        """The received networks, frozen and in eval mode; built when first touched."""
+        if self._reference is None:
+            self._reference = self.make_reference(self)
+        return self._reference
+
+
+@dataclass
+class Server:
+    """The server between two steps: all of it is plain data, so that it can be checkpointed."""
+
+    arrays: Arrays  # exactly what is broadcast: "model.*" and whatever the method adds
+    state: Arrays  # kept between steps, never sent
+    rounds: int
+    clients: int
+    per_round: int
+    seed: int
+    aggregate: Aggregate
+    step: int = 0  # counts every plan and reduce
+    round: int = 0  # what is reported; may stay the same over many steps
+
+    def rng(self, purpose: str) -> torch.Generator:
+        """A generator for this step."""
+        return seeds.generator(self.seed, f"server/{purpose}", step=self.step)
+
+    def sample(self) -> tuple[int, ...]:
+        """The clients of this step: uniform, without replacement, sorted."""
+        chosen = torch.randperm(self.clients, generator=self.rng("sample"))[: self.per_round]
+        return tuple(sorted(chosen.tolist()))
+
+    def task(
+        self, name: str, clients: tuple[int, ...], extra: Mapping[int, Arrays] | None = None
+    ) -> Task:
+        """A task of this step, with what is broadcast."""
+        return Task(name, clients, self.arrays, self.step, self.round, self.rounds, extra or {})
+
+
+class Method:
+    """A way to train a federation: a frozen value whose fields are its hyper-parameters.
+
+    Subclasses override the hooks they need and declare what crosses the wire besides the weights. Methods combine by
+    stacking (methods/stack.py): regularisers and penalties add up, and every other hook has one owner.
+    """
+
+    models: ClassVar[int] = 1  # networks trained side by side
+    sends: ClassVar[tuple[Declared, ...]] = ()  # what leaves a site besides the weights
+    receives: ClassVar[tuple[Declared, ...]] = ()  # what reaches a site besides the weights
+    keeps: ClassVar[tuple[Declared, ...]] = ()  # what a site remembers between rounds
+    cost: ClassVar[str] = "one forward and one backward pass per batch"
+
+    # ---- before a run
+
+    def check(self, config: Config) -> Iterable[str]:
+        """Reasons why this method cannot run with this config, in words."""
+        return ()
+
+    # ---- at the client
+
+    def begin(self, c: Client) -> None:
+        """Before the first batch: read `c.state`, prepare `c.memory`."""
+
+    def batches(self, c: Client, epoch: int) -> Iterator[Batch]:
+        """One epoch; may reorder, select, split or mix."""
+        return c.make_batches(c)
+
+    def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
+        """The loss on labels."""
+        return F.cross_entropy(logits, b.y)
+
+    def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
+        """A term on predictions, added to any loss, once for each network."""
+        return 0.0
+
+    def loss(self, c: Client, b: Batch) -> Tensor:
+        """The whole loss of a batch on all networks, without penalties."""
+        total = torch.zeros((), device=b.x.device)
+        for net, network in enumerate(c.model):
+            logits = network(b.x)
+            total = total + c.method.criterion(c, logits, b)
+            total = total + c.method.regularise(c, net, logits, b)
+        return total
+
+    def penalty(self, c: Client, net: int) -> Tensor | float:
+        """A term on the weights of one network."""
+        return 0.0
+
+    def finish(self, c: Client) -> Arrays:
+        """After the last batch: write `c.state`, return what is sent besides the weights."""
+        return {}
+
+    def tasks(self) -> dict[str, Callable[[Client], Arrays]]:
+        """Tasks other than "fit"."""
+        return {}
+
+    # ---- at the server
+
+    def start(self, s: Server) -> None:
+        """Before the first step: add to `s.arrays` and `s.state`."""
+
+    def plan(self, s: Server) -> Task | None:
+        """What to ask next; None ends the run."""
+        return None if s.round == s.rounds else s.task("fit", s.sample())
+
+    def reduce(self, s: Server, task: Task, replies: list[Reply]) -> None:
+        """Turns replies (sorted by client) into the next state."""
+        s.arrays |= s.aggregate(replies, MODEL, s.arrays)
+        s.round += 1
+
+    def result(self, s: Server) -> Arrays:
+        """The model that is evaluated and saved."""
+        return with_prefix(s.arrays, MODEL)
+
+    def predict(self, models: nn.ModuleList, x: Tensor) -> Tensor:
+        """Logits of the trained networks; every evaluation goes through here."""
+        logits: Tensor = models[0](x)
+        return logits
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the engine saw of one client in one step; exists in simulation only and is no part of the reply."""
+
+    client: int
+    examples: int
+    status: str  # "ok", "dropped" or "refused"
+    reason: str = ""
+    seconds: float = 0.0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    predictions: Tensor | None = None  # the local model's arg-max on its own data, int16
+
+
+@dataclass(frozen=True)
+class RoundEnd:
+    """A finished round, as probes see it."""
+
+    round: int  # counts from 1
+    rounds: int
+    model: Arrays
+    outcomes: tuple[Outcome, ...]
+    seconds: float
+
+
+class Probe(Protocol):
+    """Watches a run from outside; the engine knows nothing else of reports."""
+
+    def wants_predictions(self, round: int) -> bool:
+        """Whether the clients of this round are to predict their own data after training."""
+
+    def round_end(self, event: RoundEnd) -> None:
+        """A round is over."""

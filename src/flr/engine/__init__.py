@@ -1,0 +1,1 @@
+"""The federation loop, in process: workers, drop-outs, checkpoints."""

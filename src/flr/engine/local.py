@@ -1,0 +1,58 @@
+"""The in-process transport: asks simulated clients, here or in worker processes, and lets some of them vanish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from flr import seeds
+from flr.arrays import Arrays
+from flr.client.desk import Answer, Blueprint, Desk, Order
+from flr.contract import Task
+from flr.engine.workers import Pool
+
+
+class LocalTransport:
+    """Answers a task by training its clients on this machine."""
+
+    def __init__(self, plan: Blueprint, workers: int, drop: float) -> None:
+        self.plan, self.drop = plan, drop
+        self.pool = Pool(plan, workers) if workers > 1 else None
+        self.desk = Desk(plan) if self.pool is None else None
+
+    def ask(self, task: Task, versions: Mapping[int, int], predict: bool) -> list[Answer]:
+        """The answers of the clients that did not vanish, sorted by client: float sums depend on the order."""
+        orders = [
+            Order(
+                task=task.name,
+                client=client,
+                step=task.step,
+                round=task.round,
+                rounds=task.rounds,
+                version=versions.get(client),
+                extra=task.extra.get(client, {}),
+                predict=predict,
+            )
+            for client in task.clients
+            if not self.vanishes(client, task.step)
+        ]
+        largest_first = sorted(orders, key=lambda o: -len(self.plan.sites[o.client]))
+        return sorted(self._serve(task.arrays, largest_first), key=lambda a: a.reply.client)
+
+    def vanishes(self, client: int, step: int) -> bool:
+        """Whether this client is lost in this step."""
+        return self.drop > 0 and seeds.numpy_generator(
+            self.plan.seed, "drop", client, step
+        ).random() < self.drop
+
+    def _serve(self, broadcast: Arrays, orders: Sequence[Order]) -> Iterator[Answer]:
+        if self.pool is not None:
+            yield from self.pool.serve(broadcast, orders)
+        if self.desk is not None:
+            self.desk.broadcast = broadcast
+            for order in orders:
+                yield self.desk.serve(order)
+
+    def close(self) -> None:
+        """Ends the workers."""
+        if self.pool is not None:
+            self.pool.close()

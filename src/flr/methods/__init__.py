@@ -1,0 +1,1 @@
+"""One file for each method, each reads like its paper."""

@@ -1,0 +1,74 @@
+"""ELR: Liu et al., *Early-Learning Regularization Prevents Memorization of Noisy Labels*, NeurIPS 2020."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Ge, Le
+from torch import Tensor
+
+from flr.arrays import Arrays
+from flr.client.memory import agreement, clamped, settled
+from flr.contract import Batch, Client, Declared, Method
+from flr.registry import register
+
+CLAMP = 1e-4
+
+
+def elr_target(target: Tensor, p: Tensor, beta: float) -> Tensor:
+    """target <- beta * target + (1 - beta) * p, p clamped and normalised, without gradient."""
+    return beta * target + (1 - beta) * settled(p, CLAMP)
+
+
+def elr_regulariser(p: Tensor, target: Tensor) -> Tensor:
+    """mean_i log(1 - <target_i, p_i>), p clamped but not normalised again."""
+    return agreement(clamped(p, CLAMP), target)
+
+
+def elr_loss(
+    logits: Tensor, y: Tensor, target: Tensor, beta: float, lam: float
+) -> tuple[Tensor, Tensor]:
+    """One visit of a batch: CE(z, y) + lam * mean log(1 - <target, p>), and the targets after it."""
+    p = logits.softmax(1)
+    target = elr_target(target, p, beta)
+    return F.cross_entropy(logits, y) + lam * elr_regulariser(p, target), target
+
+
+@register("elr", title="ELR", paper="Liu et al., NeurIPS 2020", year=2020)
+@dataclass(frozen=True)
+class ELR(Method):
+    """Early-learning regularisation: pulls each prediction to its own running average, locally.
+
+    Equation:
+        target_i <- beta * target_i + (1 - beta) * p_i        (starts at 0, updated before the loss)
+        L = CE + lam * mean_i log(1 - <p_i, target_i>)
+
+    State: one table target (samples x classes).
+    Leaves the site: weights and the number of samples; the table stays.
+    Differs from FLR with alpha = 0: the target starts at zero as in the authors' code, not at the first prediction.
+    """
+
+    lam: Annotated[float, Ge(0)] = 4.0
+    beta: Annotated[float, Ge(0), Le(1)] = 0.5
+
+    keeps = (Declared("elr.0.target", ("samples", "classes"), "running average of predictions"),)
+
+    def begin(self, c: Client) -> None:
+        for net in range(len(c.model)):
+            stored = c.state.get(f"elr.{net}.target")
+            fresh = torch.zeros(len(c.data), c.data.classes)
+            c.memory[f"elr.{net}"] = (fresh if stored is None else stored.clone()).to(c.data.x.device)
+
+    def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
+        table = c.memory[f"elr.{net}"]
+        p = logits.softmax(1)
+        table[b.index] = elr_target(table[b.index], p, self.beta)
+        return self.lam * elr_regulariser(p, table[b.index])
+
+    def finish(self, c: Client) -> Arrays:
+        for net in range(len(c.model)):
+            c.state[f"elr.{net}.target"] = c.memory[f"elr.{net}"].cpu()
+        return {}

@@ -1,0 +1,21 @@
+"""FedAvg: McMahan et al., *Communication-Efficient Learning of Deep Networks from Decentralized Data*, AISTATS 2017."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flr.contract import Method
+from flr.registry import register
+
+
+@register("fedavg", title="FedAvg", paper="McMahan et al., AISTATS 2017", year=2017)
+@dataclass(frozen=True)
+class FedAvg(Method):
+    """Cross-entropy on the given labels; the server averages the weights by the number of samples.
+
+    Equation:
+        client   L = mean_i CE(y_i, p_i)
+        server   w <- sum_k n_k / (sum_j n_j) * w_k
+
+    Leaves the site: weights and the number of samples.
+    """

@@ -1,0 +1,1 @@
+"""Run -> words, tables and pictures."""

@@ -1,0 +1,160 @@
+"""What a registered name means, from its own declarations: nothing here knows a method."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args, get_origin, get_type_hints
+
+from flr.arrays import nbytes
+from flr.client import models
+from flr.client.fit import weights_of
+from flr.contract import Declared, Method
+from flr.registry import Entry
+from flr.stack import parts_of
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One setting of an entry."""
+
+    name: str
+    type: str
+    default: Any
+    fixed: bool
+
+
+def options(entry: Entry) -> list[Option]:
+    """The settings of an entry, with what an alias has fixed."""
+    hints = get_type_hints(entry.factory)
+    found = []
+    for parameter in inspect.signature(entry.factory).parameters.values():
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            continue
+        default = entry.fixed.get(parameter.name, parameter.default)
+        shown = "required" if default is inspect.Parameter.empty else default
+        text = type_name(hints.get(parameter.name, Any))
+        found.append(Option(parameter.name, text, shown, parameter.name in entry.fixed))
+    return found
+
+
+def type_name(hint: Any) -> str:
+    """A type as a reader of TOML would call it."""
+    if get_origin(hint) is None:
+        return {"NoneType": "nothing", "str": "text", "bool": "true or false"}.get(
+            hint.__name__, str(hint.__name__).lower()
+        )
+    if get_origin(hint).__name__ == "Literal":
+        return " | ".join(repr(value) for value in get_args(hint))
+    if get_origin(hint) in (list, tuple, dict):
+        return {"dict": "table"}.get(get_origin(hint).__name__, "list")
+    return " | ".join(type_name(part) for part in get_args(hint))
+
+
+def shape_text(declared: Declared) -> str:
+    """A declared array in one line."""
+    shape = " x ".join(str(n) for n in declared.shape) or "one number"
+    return f"{declared.name} ({shape}, {str(declared.dtype).removeprefix('torch.')}): {declared.what}"
+
+
+def weights_text(method: Method) -> str:
+    """The weights as they cross the wire."""
+    return "weights and buffers of " + ("the network" if method.models == 1 else f"{method.models} networks")
+
+
+def leaves_the_site(method: Method) -> list[str]:
+    """Everything a client sends in a round."""
+    return [weights_text(method), "the number of its samples", *map(shape_text, method.sends)]
+
+
+def reaches_the_site(method: Method) -> list[str]:
+    """Everything a client receives in a round."""
+    return [weights_text(method), "round, number of rounds, step", *map(shape_text, method.receives)]
+
+
+def stays_at_the_site(method: Method) -> list[str]:
+    """What a site remembers between rounds."""
+    return [shape_text(d) for d in method.keeps] or ["nothing"]
+
+
+def message_bytes(
+    method: Method, weights: int, classes: int, samples: int
+) -> tuple[int, int]:
+    """(down, up) for one client and round of training: the declared arrays and so many bytes of weights."""
+    return (
+        weights + _declared_bytes(method.receives, classes, samples),
+        weights + _declared_bytes(method.sends, classes, samples),
+    )
+
+
+def _declared_bytes(declared: Iterable[Declared], classes: int, samples: int) -> int:
+    total = 0
+    for d in declared:
+        numbers = 1
+        for n in d.size(classes, samples):
+            numbers *= n
+        total += numbers * d.dtype.itemsize
+    return total
+
+
+def example_bytes(method: Method) -> tuple[int, int]:
+    """`message_bytes` for the demo's network and a site of the demo."""
+    networks = models.build(models.mlp, (1, 8, 8), 10, method.models, seed=0)
+    return message_bytes(method, nbytes(weights_of(networks)), 10, 72)
+
+
+def method_of(entry: Entry) -> Method:
+    """The method of an entry with its default settings."""
+    made: Method = entry.factory(**entry.fixed)
+    return made
+
+
+def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
+    """Titles and lines of what `flr describe` prints below the documentation."""
+    settings = [f"{o.name} = {toml_value(o.default)}{'  (fixed)' if o.fixed else ''}   {o.type}" for o in options(entry)]
+    if entry.kind != "method":
+        return [("Settings", settings or ["none"])]
+    method = method_of(entry)
+    down, up = example_bytes(method)
+    return [
+        ("Settings", settings or ["none"]),
+        ("Cost", [method.cost]),
+        ("Leaves the site, each round", leaves_the_site(method)),
+        ("Reaches the site, each round", reaches_the_site(method)),
+        ("Stays at the site between rounds", stays_at_the_site(method)),
+        ("Message size", [f"{down:,} bytes down, {up:,} bytes up for the demo's mlp on digits (72 samples)"]),
+    ]
+
+
+def toml_value(value: Any) -> str:
+    """A default as one would write it in a config."""
+    if value is None:
+        return "(decided at run time)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) and value != "required" else str(value)
+
+
+def facts(entry: Entry) -> dict[str, Any]:
+    """An entry as JSON, for `flr list --json` and other tools."""
+    found: dict[str, Any] = {
+        "name": entry.name,
+        "title": entry.title,
+        "summary": entry.summary,
+        "settings": {o.name: plain(o.default) for o in options(entry)},
+    }
+    if entry.kind == "method":
+        method = method_of(entry)
+        found |= {
+            "year": entry.year,
+            "paper": entry.paper,
+            "networks": method.models,
+            "sends": [d.name for part in parts_of(method) for d in part.sends],
+            "keeps": [d.name for part in parts_of(method) for d in part.keeps],
+        }
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A default that JSON can hold."""
+    return value if isinstance(value, int | float | str | bool | list | dict | None) else str(value)

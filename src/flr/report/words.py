@@ -1,0 +1,26 @@
+"""Numbers as a reader says them."""
+
+from __future__ import annotations
+
+
+def percent(value: float | None) -> str:
+    """A fraction for a table: one decimal, and a dash where nothing was measured."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def share(value: float) -> str:
+    """A fraction for a sentence: whole percent, but never "0 %" or "100 %" when it is not that."""
+    if 0 < value < 0.005:
+        return "less than 1 %"
+    if 0.995 <= value < 1:
+        return "more than 99 %"
+    return f"{100 * value:.0f} %"
+
+
+def size(count: float) -> str:
+    """Bytes in the largest unit that keeps the number above one."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,1 @@
+"""Data set -> federation: who holds which sample, and which labels are wrong."""

@@ -1,0 +1,45 @@
+"""The clean labels, for reports only: no method, client or aggregator may import this module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from flr.data.dataset import Dataset
+from flr.scenario.scenario import Scenario, check_fits
+
+
+@dataclass(frozen=True, eq=False)
+class Oracle:
+    """True and given labels of every site, side by side."""
+
+    true: tuple[Tensor, ...]  # int64
+    given: tuple[Tensor, ...]  # int64
+
+    @classmethod
+    def of(cls, scenario: Scenario, dataset: Dataset) -> Oracle:
+        """Looks the true labels up in the data set the scenario was made from."""
+        check_fits(scenario, dataset)
+        true = dataset.train.y[scenario.index]
+        return cls(torch.split(true, scenario.sizes.tolist()), scenario.given)
+
+    @cached_property
+    def realised(self) -> Tensor:
+        """Each site's share of wrong labels, float64; not the rate that it drew."""
+        sizes = torch.tensor([len(site) for site in self.true])
+        before = torch.cat([torch.zeros(1, dtype=torch.int64), self.wrong.cumsum(0)])
+        ends = sizes.cumsum(0)
+        return (before[ends] - before[ends - sizes]).double() / sizes
+
+    @cached_property
+    def overall(self) -> float:
+        """The share of wrong labels of all sites together."""
+        return float(self.wrong.double().mean())
+
+    @cached_property
+    def wrong(self) -> Tensor:
+        """Which labels are wrong, site after site."""
+        return torch.cat(self.true) != torch.cat(self.given)

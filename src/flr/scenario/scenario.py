@@ -1,0 +1,190 @@
+"""Who holds which samples under which labels, and the file of it. No clean label is in there."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flr import arrays, registry, seeds
+from flr.data.dataset import Dataset
+from flr.errors import DataError
+from flr.scenario.noise import Noise, corrupt
+from flr.scenario.partition import Partition
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Samples and given labels of every site of one data set, and how they came about."""
+
+    fingerprint: str  # of the data set
+    classes: int
+    sites: tuple[Tensor, ...]  # sample numbers, int64, sorted
+    given: tuple[Tensor, ...]  # labels as given, int64, aligned with `sites`
+    nominal: tuple[float, ...]  # noise rate that each site drew
+    spec: dict[str, Any]  # seed, partition, noise and notes, as JSON would hold them
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """How many samples each site has."""
+        return torch.tensor([len(site) for site in self.sites])
+
+    @cached_property
+    def index(self) -> Tensor:
+        """All sample numbers, site after site."""
+        return torch.cat(self.sites)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """All given labels, aligned with `index`."""
+        return torch.cat(self.given)
+
+    @cached_property
+    def hash(self) -> str:
+        """Names the content: data set, samples and labels of every site; not how they were made."""
+        digest = hashlib.sha256(f"{self.fingerprint}/{self.classes}/".encode())
+        for tensor in (self.sizes, self.index, self.labels):
+            digest.update(tensor.numpy().astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes one small file: four bytes for each sample number, one or two for each label."""
+        tensors = {
+            "sizes": self.sizes.to(torch.int32),
+            "index": self.index.to(torch.int32),
+            "given": self.labels.to(_label_type(self.classes)),
+            "nominal": torch.tensor(self.nominal, dtype=torch.float64),
+        }
+        meta = {
+            "kind": "scenario",
+            "format": _FORMAT,
+            "fingerprint": self.fingerprint,
+            "classes": self.classes,
+            "hash": self.hash,
+            "spec": self.spec,
+        }
+        arrays.save(path, tensors, meta)
+
+
+def build(dataset: Dataset, partition: Partition, noise: Noise, seed: int) -> Scenario:
+    """Deals the training samples out by true label, then corrupts the labels site by site."""
+    labels = dataset.train.y.numpy()
+    sites, notes = partition.split(
+        labels, len(dataset.classes), seeds.numpy_generator(seed, "partition")
+    )
+    given, nominal = corrupt(noise, sites, labels, dataset.classes, seed, dataset.noise_map)
+    spec = {
+        "dataset": dataset.name,
+        "seed": seed,
+        "partition": _describe("partition", partition),
+        "noise": _describe("noise", noise),
+        "notes": notes,
+    }
+    return Scenario(
+        dataset.fingerprint,
+        len(dataset.classes),
+        tuple(torch.from_numpy(site) for site in sites),
+        tuple(torch.from_numpy(site) for site in given),
+        tuple(nominal.tolist()),
+        spec,
+    )
+
+
+def load(path: Path) -> Scenario:
+    """Reads what `save` wrote, and trusts none of it."""
+    tensors, meta = arrays.load(path)
+    reason = _why_broken(tensors, meta)
+    if reason:
+        raise DataError(
+            f"Expected a scenario written by flr at {path}; {reason}. Take another copy, or build "
+            "it again from its config."
+        )
+    sizes = tensors["sizes"].tolist()
+    scenario = Scenario(
+        meta["fingerprint"],
+        meta["classes"],
+        torch.split(tensors["index"].long(), sizes),
+        torch.split(tensors["given"].long(), sizes),
+        tuple(tensors["nominal"].tolist()),
+        meta["spec"],
+    )
+    if scenario.hash != meta["hash"]:
+        raise DataError(
+            f"Expected the content of {path} to have the hash {meta['hash'][:12]} written in it; "
+            f"it has {scenario.hash[:12]}. The file was changed or damaged; take another copy."
+        )
+    return scenario
+
+
+def check_fits(scenario: Scenario, dataset: Dataset) -> None:
+    """Refuses a scenario that was made for other samples, labels or classes."""
+    if scenario.fingerprint != dataset.fingerprint:
+        made_for = scenario.spec.get("dataset", "another data set")
+        raise DataError(
+            f"Expected a scenario for this data set ({dataset.name}, fingerprint "
+            f"{dataset.fingerprint[:12]}); got one for {made_for}, fingerprint "
+            f"{scenario.fingerprint[:12]}. Use the data set that it was made from."
+        )
+    largest = int(scenario.index.max())
+    if scenario.classes != len(dataset.classes) or largest >= len(dataset.train):
+        raise DataError(
+            f"Expected a scenario of {len(dataset.classes)} classes and {len(dataset.train):,} "
+            f"samples; got {scenario.classes} classes and sample number {largest:,}. "
+            "The file was changed; build it again."
+        )
+
+
+def _why_broken(tensors: arrays.Arrays, meta: dict[str, Any]) -> str | None:
+    """The first thing that is wrong with a file's content, in words."""
+    if meta.get("kind") != "scenario":
+        return "it holds something else"
+    if meta.get("format") != _FORMAT:
+        return f"its format is {meta.get('format')}, this version reads {_FORMAT}"
+    types = {"fingerprint": str, "classes": int, "hash": str, "spec": dict}
+    for name, kind in types.items():
+        if not isinstance(meta.get(name), kind):
+            return f'its "{name}" is missing or of the wrong type'
+    if set(tensors) != {"sizes", "index", "given", "nominal"}:
+        return f"it holds the arrays {', '.join(sorted(tensors)) or 'none'}"
+    if any(tensor.dim() != 1 for tensor in tensors.values()):
+        return "its arrays are not one-dimensional"
+    if tensors["nominal"].dtype != torch.float64 or any(
+        tensors[name].is_floating_point() for name in ("sizes", "index", "given")
+    ):
+        return "its arrays have the wrong types"
+    return _why_inconsistent(tensors, meta["classes"])
+
+
+def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
+    sizes, index, given = (tensors[name].long() for name in ("sizes", "index", "given"))
+    nominal = tensors["nominal"]
+    if len(sizes) == 0 or len(sizes) != len(nominal) or (sizes < 1).any():
+        return "its sites are empty or not as many as their noise rates"
+    if int(sizes.sum()) != len(index) or len(index) != len(given):
+        return "its sites' sizes do not add up to its samples and labels"
+    if index.min() < 0 or (index.sort().values.diff() == 0).any():
+        return "a sample is in two places, or has a negative number"
+    if given.min() < 0 or given.max() >= classes:
+        return f"a label is not from 0 to {classes - 1}"
+    if not ((nominal >= 0) & (nominal <= 1)).all():
+        return "a noise rate is not from 0 to 1"
+    return None
+
+
+def _describe(kind: str, value: Any) -> dict[str, Any]:
+    """The options of a registered value under the name it has in a config."""
+    names = [n for n, e in registry.entries(kind).items() if e.factory is type(value)]
+    return {"kind": names[0] if names else type(value).__name__, **asdict(value)}
+
+
+def _label_type(classes: int) -> torch.dtype:
+    if classes <= 2**8:
+        return torch.uint8
+    return torch.int16 if classes <= 2**15 else torch.int32

@@ -1,0 +1,226 @@
+"""The shape of a config: every key with its type, bounds and default. Loading is in config.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+import torch
+from pydantic import BaseModel, Field, PlainValidator, field_validator, model_validator
+
+from flr.arrays import canonical_json
+from flr.choice import STRICT, Choice, choose
+from flr.contract import Method
+from flr.problems import Problem, Problems
+from flr.stack import stack
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+
+
+def _reads(kind: str, default: str, key: str = "name") -> PlainValidator:
+    def read(raw: object) -> Choice:
+        return choose(kind, raw, key=key, default=default)
+
+    return PlainValidator(read)
+
+
+def _default(kind: str, name: str) -> Callable[[], Choice]:
+    return lambda: choose(kind, name, default=name)
+
+
+class Data(BaseModel):
+    """`[data]`: a source with its options, and what is taken from it."""
+
+    model_config = STRICT
+
+    source: Annotated[Choice, PlainValidator(lambda raw: _read_source(raw))] = Field(
+        default_factory=_default("dataset", "digits")
+    )
+    train: Count | None = None
+    test: Count | None = None
+    augment: Literal["auto", "none", "crop-flip"] = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split(cls, raw: object) -> object:
+        """In the file, the source's keys stand beside the others."""
+        if isinstance(raw, str):
+            return {"source": raw}
+        if not isinstance(raw, dict) or isinstance(raw.get("source"), Choice):
+            return raw
+        own = {key: raw[key] for key in _BESIDE if key in raw}
+        return {**own, "source": {key: raw[key] for key in raw if key not in _BESIDE}}
+
+    def table(self) -> dict[str, Any]:
+        """The TOML table of this section."""
+        own = {key: getattr(self, key) for key in _BESIDE}
+        return {**self.source.table("name"), **_present(own)}
+
+
+_BESIDE = ("train", "test", "augment")
+
+
+def _read_source(raw: object) -> Choice:
+    return choose("dataset", raw, default="digits", beside=_BESIDE)
+
+
+class ScenarioConfig(BaseModel):
+    """`[scenario]`: a saved split with its labels, or the seed to draw one (default: the run's)."""
+
+    model_config = STRICT
+
+    path: Path | None = None
+    seed: Seed | None = None
+
+
+class Train(BaseModel):
+    """`[train]`: how a client trains, and how many are asked."""
+
+    model_config = STRICT
+
+    model: Annotated[Choice, _reads("model", "mlp")] = Field(
+        default_factory=_default("model", "mlp")
+    )
+    participation: Annotated[float, Field(gt=0, le=1)] = 0.25
+    epochs: Count = 5
+    batch: Count = 10
+    lr: Annotated[float, Field(gt=0)] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    clip: Annotated[float, Field(gt=0)] | None = None
+    lr_schedule: Literal["constant", "cosine"] = "constant"
+    keep_optimizer: bool = False
+    device: str = "cpu"
+    threads: Count = 1
+
+    @field_validator("device")
+    @classmethod
+    def _resolve_device(cls, device: str) -> str:
+        there = _devices()
+        if device == "auto":
+            return next(name for name in ("cuda", "mps", "cpu") if name in there)
+        if device not in there:
+            raise ValueError(f"is not on this machine. Use one of: auto, {', '.join(there)}.")
+        return device
+
+    def asked(self, clients: int) -> int:
+        """How many of so many clients a round asks; the summand mends 0.29 * 100 = 28.999..."""
+        return max(int(self.participation * clients + 1e-9), 1)
+
+    def table(self) -> dict[str, Any]:
+        """The TOML table of this section."""
+        return _present({**dict(self), "model": self.model.short()})
+
+
+class Eval(BaseModel):
+    """`[eval]`: rounds between two looks at the model."""
+
+    model_config = STRICT
+
+    every: Count = 1
+    memorization_every: Count = 1
+
+
+def _read_methods(raw: object) -> tuple[Choice, ...]:
+    """A name, a table or a list of those."""
+    if not isinstance(raw, list | tuple):
+        return (choose("method", raw, default="flr"),)
+    if not raw:
+        raise Problems([Problem((), 'should name at least one method, for instance "flr".')])
+    choices, problems = [], []
+    for index, item in enumerate(raw):
+        try:
+            choices.append(choose("method", item, default="flr"))
+        except Problems as found:
+            problems += [problem.below((index,)) for problem in found.found]
+    if problems:
+        raise Problems(problems)
+    return tuple(choices)
+
+
+class Config(BaseModel):
+    """A whole experiment. Frozen: what was checked is what runs."""
+
+    model_config = STRICT
+
+    seed: Seed = 1
+    rounds: Count
+    method: Annotated[tuple[Choice, ...], PlainValidator(_read_methods)] = Field(
+        default_factory=lambda: _read_methods("flr")
+    )
+    aggregate: Annotated[Choice, _reads("aggregator", "mean")] = Field(
+        default_factory=_default("aggregator", "mean")
+    )
+    workers: Count = 2
+    min_replies: Count = 1
+    drop: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    checkpoint_every: Count = 10
+    trackers: tuple[Literal["tensorboard"], ...] = ()
+    data: Data = Field(default_factory=Data)
+    scenario: ScenarioConfig = Field(default_factory=ScenarioConfig)
+    partition: Annotated[Choice, _reads("partition", "iid", "kind")] = Field(
+        default_factory=_default("partition", "iid")
+    )
+    noise: Annotated[Choice, _reads("noise", "none", "kind")] = Field(
+        default_factory=_default("noise", "none")
+    )
+    train: Train = Field(default_factory=Train)
+    eval: Eval = Field(default_factory=Eval)
+
+    @property
+    def label(self) -> str:
+        """The method's name in tables and pictures: "flr" or "flr+fedprox"."""
+        return "+".join(choice.name for choice in self.method)
+
+    def build_method(self) -> Method:
+        """The stack of all methods named."""
+        return stack([choice.build() for choice in self.method])
+
+    def to_toml(self) -> str:
+        """The resolved config with every default; loading it gives an equal one."""
+        return tomli_w.dumps(self._tree())
+
+    def group_key(self) -> str:
+        """What `compare` groups by: all that shapes a result, save the method and the seeds."""
+        tree = self._tree()
+        for key in ("seed", "method", "workers", "checkpoint_every", "trackers"):
+            del tree[key]
+        tree["scenario"].pop("seed", None)
+        return canonical_json(tree)
+
+    def _tree(self) -> dict[str, Any]:
+        methods = [choice.short() for choice in self.method]
+        plain = ("seed", "rounds", "workers", "min_replies", "drop", "checkpoint_every")
+        tree: dict[str, Any] = {key: getattr(self, key) for key in plain}
+        tree["method"] = methods[0] if len(methods) == 1 else methods
+        tree["aggregate"] = self.aggregate.short()
+        tree["trackers"] = list(self.trackers)
+        tree["data"] = self.data.table()
+        tree["scenario"] = _present({**dict(self.scenario), "path": _text(self.scenario.path)})
+        if self.scenario.path is None:  # a saved scenario has its own
+            tree["partition"] = self.partition.table("kind")
+            tree["noise"] = self.noise.table("kind")
+        tree["train"] = self.train.table()
+        tree["eval"] = dict(self.eval)
+        return tree
+
+
+def _present(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _devices() -> list[str]:
+    there = ["cpu"]
+    if torch.cuda.is_available():
+        there += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        there.append("mps")
+    return there

@@ -1,0 +1,58 @@
+"""Where else the numbers of a run can go; `metrics.jsonl` is written in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from flr.errors import ConfigError
+from flr.registry import unknown
+
+
+class Tracker(Protocol):
+    """Takes the numbers of each round as they come."""
+
+    def log(self, round: int, values: Mapping[str, float]) -> None:  # noqa: A002 - as in the contract
+        """The numbers of a round that was measured."""
+
+    def close(self) -> None:
+        """No more rounds will come."""
+
+
+class TensorBoard:
+    """Event files in `<run>/tensorboard`, for `tensorboard --logdir`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                'Tracker "tensorboard" needs the package tensorboard, which is not installed. '
+                'Run: pip install "flr[tensorboard]", or leave the tracker out.'
+            ) from error
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
+
+    def log(self, round: int, values: Mapping[str, float]) -> None:  # noqa: A002
+        """One scalar for each name."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, round)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Completes the event file."""
+        self._writer.close()
+
+
+_KNOWN: dict[str, Callable[[Path], Tracker]] = {"tensorboard": TensorBoard}
+
+
+def make(names: Iterable[str], folder: Path) -> list[Tracker]:
+    """The trackers of a run, by name; refuses an unknown name before any of them opens a file."""
+    wanted = list(names)
+    for name in wanted:
+        if name not in _KNOWN:
+            raise ConfigError(
+                unknown("tracker", name, _KNOWN) + " Change the name or leave it out."
+            )
+    return [_KNOWN[name](folder) for name in wanted]
