@@ -1,8 +1,8 @@
 """Federated learning when labels are wrong: FLR, its baselines, and what was memorized where.
 
-`flr.run(config)` trains a simulated federation and returns a `Run`; `flr.resume(folder)` goes on with one.
-`flr.LabelMixture` is FLR's regulariser for your own training loop. `flr.register`, `flr.Method` and `flr.Declared` are
-what a method of your own needs.
+`flr.run(config)` trains a simulated federation and returns a `Run`; `flr.resume(folder)` goes on
+with one. `flr.LabelMixture` is FLR's regulariser for your own training loop. `flr.register`,
+`flr.Method` and `flr.Declared` are what a method of your own needs.
 """
 
 from flr.client.memory import LabelMixture

@@ -23,7 +23,7 @@ def weighted_average(values: Sequence[Tensor], weights: Sequence[float]) -> Tens
 
 @register("mean", kind="aggregator", title="Weighted mean")
 def mean(replies: list[Reply], prefix: str, previous: Arrays, /) -> Arrays:
-    """Mean of all entries weighted by the number of samples; integer buffers stay integers (truncated)."""
+    """Mean weighted by the number of samples; integer buffers stay integers (truncated)."""
     weights = [float(r.examples) for r in replies]
     return {
         name: weighted_average([r.arrays[name] for r in replies], weights).to(previous[name].dtype)

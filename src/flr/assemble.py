@@ -1,4 +1,4 @@
-"""Puts a run together: one method, one scenario, one engine, one recorder; then writes what came out."""
+"""Puts a run together from method, scenario, engine and recorder; writes what came out."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def make_recorder(
 
 
 def save_model(config: Config, dataset: Dataset, weights: Arrays, folder: Path) -> None:
-    """Writes the model file of a run: the same bits for the same weights, wherever and whenever it ran."""
+    """Writes the model file: the same bits for the same weights, wherever and whenever it ran."""
     meta = {
         "model": config.train.model.name,
         "options": dict(config.train.model.options),

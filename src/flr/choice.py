@@ -144,10 +144,9 @@ def _unknown_option(
 ) -> str:
     known = [*free, *beside]
     listing = f"Known: {', '.join(known)}." if known else "It has none."
-    return (
-        f'is not an option of {entry.kind} "{entry.name}".{nearest(str(place[-1]), known)} {listing} '
-        "Correct or remove it."
-    )
+    near = nearest(str(place[-1]), known)
+    what = f'{entry.kind} "{entry.name}"'
+    return f"is not an option of {what}.{near} {listing} Correct or remove it."
 
 
 def _is_import(kind: str, name: str) -> bool:
@@ -177,7 +176,7 @@ def imported(name: str) -> Callable[..., Any]:
     advice = "Check the spelling, and that its folder is on PYTHONPATH."
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # noqa: BLE001  (importing runs the user's file: anything may happen)
+    except Exception as error:
         reason = cut(f"{type(error).__name__}: {error}", 120)
         raise ConfigError(
             f"[train] model = {show(name)} should be module:function; it cannot be imported "

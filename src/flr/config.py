@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from flr.choice import Choice, validate
 from flr.errors import ConfigError, FlrError
@@ -29,7 +29,7 @@ _TWICE = ("Cannot overwrite", "Cannot declare", "Duplicate", "Cannot mutate")
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Reads a TOML file; `overrides` are like "noise.kind=asymmetric" and win over it."""
-    source = str(path)
+    source = cut(str(path), 300)
     text = _read(path)
     try:
         raw = tomllib.loads(text)
@@ -89,7 +89,8 @@ def _salvaged(tree: dict[str, Any], broken: set[Place]) -> list[Problem]:
     rest = {key: dict(part) if isinstance(part, dict) else part for key, part in tree.items()}
     for place in broken:
         table: Any = rest if len(place) == 1 else rest.get(str(place[0]), {})
-        table.pop(place[-1], None)
+        if isinstance(table, dict):
+            table.pop(place[-1], None)
     rest.setdefault("rounds", 1)
     config, _ = _attempt(rest)
     if config is None:
@@ -151,13 +152,16 @@ def _beside(problem: Problem) -> Problem:
 def _unknown_key(place: Place) -> str:
     """Also finds keys on the wrong side of a [section] line, TOML's commonest trap."""
     name = str(place[-1])
-    sections = {"": Config, "data": Data, "train": Train, "eval": Eval, "scenario": ScenarioConfig}
-    here = str(place[0]) if len(place) > 1 else ""
-    homes = [home for home, model in sections.items() if name in model.model_fields]
-    if homes:
-        home = f"in [{homes[0]}]" if homes[0] else "at the top, before the first [section]"
-        return f"is not known here. It belongs {home}: move it there."
-    known = list(sections[here].model_fields)
+    if name in Config.model_fields:
+        return (
+            "is not known here. It belongs at the top, before the first [section]: move it there."
+        )
+    sections: dict[Any, type[BaseModel]] = {"train": Train, "eval": Eval}
+    for section, model in sections.items():
+        if name in model.model_fields:
+            return f"is not known here. It belongs in [{section}]: move it there."
+    sections["scenario"] = ScenarioConfig
+    known = list((sections[place[0]] if len(place) > 1 else Config).model_fields)
     return f"is not known.{nearest(name, known)} Known: {', '.join(known)}. Correct or remove it."
 
 

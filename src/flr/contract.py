@@ -1,8 +1,8 @@
-"""The contract between a method and the engine: everything a method may see, do and say is on this page.
+"""The contract between a method and the engine: all that a method may see, do and say.
 
-A federation is a loop of two steps: the method's `plan` names what the server asks of which clients, and `reduce` turns
-their replies into the next state. A client answers by `run_task` (client/fit.py), which calls the method's client hooks.
-The engine decides only *where* clients run.
+A federation is a loop of two steps: the method's `plan` names what the server asks of which
+clients, and `reduce` turns their replies into the next state. A client answers by `run_task`
+(client/fit.py), which calls the method's client hooks. The engine decides only *where* clients run.
 
 A complete method::
 
@@ -43,7 +43,7 @@ MODEL = "model."  # prefix of the networks' weights and buffers: "model.<network
 
 @dataclass(frozen=True)
 class Declared:
-    """One array that crosses the wire besides the weights: its name, its shape in words, and what it tells.
+    """An array that crosses the wire besides the weights: name, shape in words, what it tells.
 
     Shape entries are numbers, "classes" or "samples" (of the site).
     """
@@ -74,7 +74,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some samples of a site, as a network sees them. `index` is stable over rounds, whatever the order."""
+    """Samples of a site as a network sees them; `index` is stable over rounds and orders."""
 
     x: Tensor
     y: Tensor
@@ -114,13 +114,17 @@ class Client:
     method: Method  # the whole stack: hooks call its criterion and regularisers, not their own
     model: nn.ModuleList  # one network, or two for co-teaching
     data: Site
-    state: Arrays  # survives between tasks, never leaves the site; replace entries, never change them
+    state: (
+        Arrays  # survives between tasks, never leaves the site; replace entries, never change them
+    )
     inbox: Arrays  # task.arrays and task.extra of this client
     step: int
     round: int
     rounds: int
     train: Train
-    order: torch.Generator  # one generator for each purpose: a method that draws does not shift the others
+    order: (
+        torch.Generator
+    )  # one generator for each purpose: a method that draws does not shift the others
     augmentation: torch.Generator
     rng: torch.Generator  # the method's own
     make_batches: Callable[[Client], Iterator[Batch]]
@@ -169,8 +173,9 @@ class Server:
 class Method:
     """A way to train a federation: a frozen value whose fields are its hyper-parameters.
 
-    Subclasses override the hooks they need and declare what crosses the wire besides the weights. Methods combine by
-    stacking (methods/stack.py): regularisers and penalties add up, and every other hook has one owner.
+    Subclasses override the hooks they need and declare what crosses the wire besides the weights.
+    Methods combine by stacking (methods/stack.py): regularisers and penalties add up, and every
+    other hook has one owner.
     """
 
     models: ClassVar[int] = 1  # networks trained side by side
@@ -249,7 +254,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the engine saw of one client in one step; exists in simulation only and is no part of the reply."""
+    """What the engine saw of a client in a step; in simulation only, and no part of the reply."""
 
     client: int
     examples: int

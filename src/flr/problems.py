@@ -34,7 +34,7 @@ class Problem:
         return replace(self, at=place + self.at)
 
 
-class Problems(ValueError):  # noqa: N818  (not one error)
+class Problems(ValueError):
     """Several mistakes at once; carries them through validators, which can raise but one error."""
 
     def __init__(self, found: Iterable[Problem]) -> None:

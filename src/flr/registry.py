@@ -1,7 +1,8 @@
-"""Everything that has a name in a config: methods, aggregators, models, data sets, partitions and noises.
+"""Everything with a name in a config: methods, aggregators, models, data sets, partitions, noises.
 
-An entry is a factory whose parameters are its options. Built-in entries register when their module is imported; a third
-party's come through the entry-point group `flr`. Nothing else in the code base knows a name.
+An entry is a factory whose parameters are its options. Built-in entries register when their module
+is imported; a third party's come through the entry-point group `flr`. Nothing else in the code base
+knows a name.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def register(
     year: int | None = None,
     aliases: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
 ) -> Callable[[T], T]:
-    """Gives a factory a name; each alias is (summary, options it fixes). Refuses incomplete entries at import."""
+    """Names a factory; an alias is (summary, options it fixes). Refuses incomplete entries."""
 
     def add(factory: T) -> T:
         doc = inspect.getdoc(factory) or ""
@@ -84,7 +85,8 @@ def _add(entry: Entry) -> None:
     known = _entries.get((entry.kind, entry.name))
     if known is not None and _origin(known) != _origin(entry):
         raise ValueError(
-            f"{entry.kind} {entry.name!r} is registered twice: {_origin(known)} and {_origin(entry)}"
+            f"{entry.kind} {entry.name!r} is registered twice: "
+            f"{_origin(known)} and {_origin(entry)}"
         )
     _entries[entry.kind, entry.name] = entry
 

@@ -1,4 +1,4 @@
-"""From a config to a finished run folder: the one place where data, scenario, engine and report meet."""
+"""From a config to a finished run folder, and back to a stopped one."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def run(
 ) -> Run:
     """Trains as the config says and returns the run.
 
-    `data` may be a `Dataset`, `(x, y)` or `(x, y, x_test, y_test)` and takes the place of `[data]`. `out` is the run's
-    folder; without it one is made under `runs/`.
+    `data` may be a `Dataset`, `(x, y)` or `(x, y, x_test, y_test)` and takes the place of `[data]`.
+    `out` is the run's folder; without it one is made under `runs/`.
     """
     resolved = as_config(config)
     dataset = load_data(resolved, data)
@@ -84,7 +84,8 @@ def resume(folder: Path | str, *, data: Any = None, on_round: OnRound | None = N
     if not (folder / "config.toml").is_file() or not (folder / "scenario.safetensors").is_file():
         raise DataError(
             f"Expected a run folder with config.toml and scenario.safetensors; {folder} is none. "
-            "Give the folder that `flr run` has printed; a run that never started has to be run again."
+            "Give the folder that `flr run` has printed; a run that never started has to be run "
+            "again."
         )
     with locked(folder):
         config = configs.load(folder / "config.toml")
@@ -150,7 +151,8 @@ def locked(folder: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise DataError(
-            f"Expected {folder} to be free; another flr process is working in it. Wait for it to end or stop it."
+            f"Expected {folder} to be free; another flr process is working in it. Wait for it to "
+            f"end or stop it."
         ) from None
     try:
         yield

@@ -13,7 +13,7 @@ from flr.registry import unknown
 class Tracker(Protocol):
     """Takes the numbers of each round as they come."""
 
-    def log(self, round: int, values: Mapping[str, float]) -> None:  # noqa: A002 - as in the contract
+    def log(self, round: int, values: Mapping[str, float]) -> None:
         """The numbers of a round that was measured."""
 
     def close(self) -> None:
@@ -33,7 +33,7 @@ class TensorBoard:
             ) from error
         self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
 
-    def log(self, round: int, values: Mapping[str, float]) -> None:  # noqa: A002
+    def log(self, round: int, values: Mapping[str, float]) -> None:
         """One scalar for each name."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, round)

@@ -17,22 +17,35 @@ SETTING: dict[str, Any] = {
     "data": {"name": "digits"},
     "partition": {"kind": "iid", "clients": 20},
     "noise": {"kind": "symmetric", "clients": 1.0, "floor": 0.0},
-    "train": {"model": "mlp", "participation": 0.25, "epochs": 5, "batch": 10, "lr": 0.1, "momentum": 0.5},
+    "train": {
+        "model": "mlp",
+        "participation": 0.25,
+        "epochs": 5,
+        "batch": 10,
+        "lr": 0.1,
+        "momentum": 0.5,
+    },
 }
 METHODS = ("fedavg", "elr", "flr")
 
 
 def demo(
-    seed: Annotated[int, typer.Option(min=0, help="Another split, other wrong labels, other weights.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder for the runs (default: a new one under runs/).")] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Another split, other wrong labels, other weights.")
+    ] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs (default: a new one under runs/).")
+    ] = None,
 ) -> None:
-    """Compare FedAvg, ELR and FLR on handwritten digits, where about 45 % of the labels are wrong."""
+    """Compare FedAvg, ELR and FLR on digits of which about 45 % are labelled wrong."""
     from flr import session
     from flr.report import compare, html, plots
 
     console = Console(highlight=False)
     folder = out or session.first_free(Path("runs") / f"demo-{seed}")
-    console.print("20 sites hold 1,437 handwritten digits; a random share of every site's labels is wrong.")
+    console.print(
+        "20 sites hold 1,437 handwritten digits; a random share of every site's labels is wrong."
+    )
     runs = {}
     for method in METHODS:
         config = configs.parse(SETTING | {"method": method, "seed": seed})

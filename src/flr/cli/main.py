@@ -41,7 +41,11 @@ KINDS |= {"noises": "noise", "aggregators": "aggregator"}
 ConfigFile = Annotated[Path, typer.Argument(help="An experiment as TOML.", metavar="CONFIG")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. --set noise.floor=0.5. May be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change one setting, e.g. --set noise.floor=0.5. May be repeated.",
+    ),
 ]
 
 
@@ -49,8 +53,12 @@ Overrides = Annotated[
 def run(
     config: ConfigFile,
     changes: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder (default: a new one under runs/).")] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes; the numbers stay the same.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder (default: a new one under runs/).")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; the numbers stay the same.")
+    ] = None,
 ) -> None:
     """Train as CONFIG says; writes a run folder with metrics, model, pictures and a report."""
     from flr import session
@@ -88,11 +96,15 @@ def compare(
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
 ) -> None:
-    """One table of many runs: methods in rows, means and 95 % intervals over the scenarios they share."""
+    """One table of many runs: means and 95 % intervals over the scenarios they share."""
     from flr.report import compare as comparing
 
     table = comparing.compare(runs)
-    writers = [(latex, comparing.to_latex), (csv, comparing.to_csv), (markdown, comparing.to_markdown)]
+    writers = [
+        (latex, comparing.to_latex),
+        (csv, comparing.to_csv),
+        (markdown, comparing.to_markdown),
+    ]
     for wanted, writer in writers:
         if wanted:
             typer.echo(writer(table), nl=False)
@@ -118,13 +130,17 @@ def list_entries(
     table.add_column("name", style="bold", no_wrap=True)
     table.add_column("what it is")
     for entry in entries:
-        table.add_row(entry.name, escape(entry.summary) + (f" ({entry.year})" if entry.year else ""))
+        table.add_row(
+            entry.name, escape(entry.summary) + (f" ({entry.year})" if entry.year else "")
+        )
     console.print(table)
     console.print(f"\nMore: flr describe {next(iter(entries)).name}", style="dim")
 
 
 @app.command()
-def describe(name: Annotated[str, typer.Argument(help="Anything `flr list` shows.", metavar="NAME")]) -> None:
+def describe(
+    name: Annotated[str, typer.Argument(help="Anything `flr list` shows.", metavar="NAME")],
+) -> None:
     """Equation, settings, cost, and what leaves and reaches a site."""
     from flr.report import describe as describing
 
@@ -159,8 +175,9 @@ def check(config: ConfigFile, changes: Overrides = None) -> None:
     noise = Oracle.of(scenario, dataset).overall
     sites = [len(site) for site in scenario.sites]
     console.print(
-        f"{config} is fine: {resolved.label}, {resolved.rounds} rounds on {dataset.name}, {len(sites)} sites with "
-        f"{min(sites)} to {max(sites)} samples, {100 * noise:.1f} % wrong labels. Scenario {scenario.hash[:12]}.",
+        f"{config} is fine: {resolved.label}, {resolved.rounds} rounds on {dataset.name}, "
+        f"{len(sites)} sites with {min(sites)} to {max(sites)} samples, "
+        f"{100 * noise:.1f} % wrong labels. Scenario {scenario.hash[:12]}.",
         soft_wrap=True,
     )
 
@@ -168,7 +185,9 @@ def check(config: ConfigFile, changes: Overrides = None) -> None:
 def main() -> None:
     """Runs a command; a user's mistake becomes one message and an exit code, never a traceback."""
     logging.basicConfig(
-        level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=errors, show_time=False, show_path=False)]
+        level=logging.WARNING,
+        format="%(message)s",
+        handlers=[RichHandler(console=errors, show_time=False, show_path=False)],
     )
     try:
         app()

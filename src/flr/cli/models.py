@@ -17,10 +17,14 @@ from flr.client import saved
 from flr.client.saved import SavedModel
 from flr.data import sources
 from flr.errors import DataError
-from flr.report.recorder import class_accuracy
+from flr.report.recorder import per_class_accuracy
 
-ModelFile = Annotated[Path, typer.Argument(help="model.safetensors, or a run folder.", metavar="MODEL")]
-Data = Annotated[str, typer.Argument(help="npz, CSV, image folder, or the name of a data set.", metavar="DATA")]
+ModelFile = Annotated[
+    Path, typer.Argument(help="model.safetensors, or a run folder.", metavar="MODEL")
+]
+Data = Annotated[
+    str, typer.Argument(help="npz, CSV, image folder, or the name of a data set.", metavar="DATA")
+]
 Trust = Annotated[bool, typer.Option("--trust", help="Import the code that the model file names.")]
 Label = Annotated[str, typer.Option(help="The label column of a CSV file.")]
 
@@ -28,7 +32,9 @@ Label = Annotated[str, typer.Option(help="The label column of a CSV file.")]
 def predict(
     model: ModelFile,
     data: Data,
-    out: Annotated[Path | None, typer.Option(help="Write CSV here instead of to the terminal.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write CSV here instead of to the terminal.")
+    ] = None,
     label: Label = "label",
     trust: Trust = False,
 ) -> None:
@@ -39,7 +45,9 @@ def predict(
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["sample", "predicted", "probability"])
-    for name, number, probability in zip(names, best.indices.tolist(), best.values.tolist(), strict=True):
+    for name, number, probability in zip(
+        names, best.indices.tolist(), best.values.tolist(), strict=True
+    ):
         writer.writerow([name, loaded.classes[number], f"{probability:.4f}"])
     if out is None:
         typer.echo(text.getvalue(), nl=False)
@@ -59,12 +67,18 @@ def evaluate(
     loaded = open_model(model, trust)
     x, y, _ = open_data(data, loaded, label)
     if y is None:
-        raise DataError(f"Evaluating needs labels; {data} has none. Add them, or use `flr predict`.")
+        raise DataError(
+            f"Evaluating needs labels; {data} has none. Add them, or use `flr predict`."
+        )
     predicted = loaded.probabilities(x).argmax(1)
     accuracy = float((predicted == y).double().mean())
-    each = dict(zip(loaded.classes, per_class_accuracy(predicted, y, len(loaded.classes)), strict=True))
+    each = dict(
+        zip(loaded.classes, per_class_accuracy(predicted, y, len(loaded.classes)), strict=True)
+    )
     if as_json:
-        typer.echo(json.dumps({"accuracy": accuracy, "samples": len(y), "per_class": each}, indent=2))
+        typer.echo(
+            json.dumps({"accuracy": accuracy, "samples": len(y), "per_class": each}, indent=2)
+        )
         return
     typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(y)} samples")
     for name, value in each.items():
@@ -84,7 +98,9 @@ def open_data(data: str, model: SavedModel, label: str) -> tuple[Tensor, Tensor 
         try:
             dataset = entry.factory().load()
         except TypeError:
-            raise DataError(f'"{data}" is a kind of file: give the path to the data instead of the name.') from None
+            raise DataError(
+                f'"{data}" is a kind of file: give the path to the data instead of the name.'
+            ) from None
         return dataset.test.x, dataset.test.y, [str(i) for i in range(len(dataset.test))]
     x, y, _, names = sources.read(path, model.classes, label)
     return x, y, names

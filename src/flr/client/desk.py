@@ -1,7 +1,8 @@
-"""Where the clients of one process are trained: the networks are built once, and each order is a pure function.
+"""Where the clients of one process are trained: each order is a pure function of what it gets.
 
-An answer depends on the method, the site's data, the accepted state and the received arrays; not on the process, on what
-was served before, or on who else is served. The in-process engine has one desk in each worker; a real site has its own.
+An answer depends on the method, the site's data, the accepted state and the received arrays; not on
+the process, on what was served before, or on who else is served. The in-process engine has one desk
+in each worker; a real site has its own.
 """
 
 from __future__ import annotations
@@ -99,9 +100,7 @@ class Desk:
 
     def client(self, order: Order) -> Client:
         plan, site = self.plan, self.plan.sites[order.client]
-        on_device = Site(
-            site.name, site.x.to(self.device), site.y.to(self.device), site.classes
-        )
+        on_device = Site(site.name, site.x.to(self.device), site.y.to(self.device), site.classes)
         order_rng, augmentation, own = (
             seeds.generator(plan.seed, purpose, order.client, order.step)
             for purpose in ("order", "augment", "method")

@@ -26,26 +26,30 @@ def run_task(c: Client, name: str) -> Arrays:
 
 
 def check_declared(c: Client, task: str, sent: Arrays) -> None:
-    """Every array besides the weights must be declared in the method's `sends`, with its shape and type."""
+    """Every array besides the weights must be in the method's `sends`, with its shape and type."""
     declared = {d.name: d for d in c.method.sends}
     for name, value in sent.items():
         method = type(c.method).__name__
         if name not in declared:
             known = ", ".join(sorted(declared)) or "nothing"
             raise RunError(
-                f'Task "{task}" of {method} wanted to send "{name}", which it does not declare (declared besides the '
-                f"weights: {known}). Nothing was sent. Add it to `sends`, so that sites can see what leaves them."
+                f'Task "{task}" of {method} wanted to send "{name}", which it does not declare '
+                f"(declared besides the "
+                f"weights: {known}). Nothing was sent. Add it to `sends`, so that sites can see "
+                f"what leaves them."
             )
         expected = declared[name].size(c.data.classes, len(c.data))
         if tuple(value.shape) != expected or value.dtype != declared[name].dtype:
             raise RunError(
-                f'Task "{task}" of {method} declares "{name}" as {declared[name].dtype} {expected}, but wanted to send '
-                f"{value.dtype} {tuple(value.shape)}. Nothing was sent. Correct the declaration or the array."
+                f'Task "{task}" of {method} declares "{name}" as {declared[name].dtype} '
+                f"{expected}, but wanted to send "
+                f"{value.dtype} {tuple(value.shape)}. Nothing was sent. Correct the declaration "
+                f"or the array."
             )
 
 
 def fit(c: Client) -> Arrays:
-    """Trains for `epochs` epochs from the received weights; returns the weights and what `finish` adds."""
+    """Trains from the received weights; returns the new ones and what `finish` adds."""
     c.model.train()
     freeze_norms_for_single_samples(c)
     c.method.begin(c)
@@ -58,7 +62,7 @@ def fit(c: Client) -> Arrays:
                 loss = loss + c.method.penalty(c, net)
             for optimiser in optimisers:
                 optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             if c.train.clip is not None:
                 nn.utils.clip_grad_norm_(c.model.parameters(), c.train.clip)
             for optimiser in optimisers:
@@ -82,7 +86,7 @@ def load_weights(model: nn.ModuleList, arrays: Arrays) -> None:
 
 
 def freeze_norms_for_single_samples(c: Client) -> None:
-    """A batch of one has no variance: where all batches are of one sample, BatchNorm uses its running statistics."""
+    """A batch of one has no variance: where all are, BatchNorm uses its running statistics."""
     if min(len(c.data), c.train.batch) > 1:
         return
     for module in c.model.modules():
@@ -98,7 +102,7 @@ def learning_rate(c: Client) -> float:
 
 
 def make_optimiser(c: Client, net: int) -> torch.optim.Optimizer:
-    """A fresh optimiser for one network; with `keep_optimizer` it goes on with the momentum of its last task."""
+    """A fresh optimiser for one network; `keep_optimizer` goes on with the last task's momentum."""
     parameters: Iterable[Tensor] = c.model[net].parameters()
     fused = c.data.x.device.type in ("cpu", "cuda")
     optimiser: torch.optim.Optimizer
@@ -108,7 +112,11 @@ def make_optimiser(c: Client, net: int) -> torch.optim.Optimizer:
         )
     else:
         optimiser = torch.optim.SGD(
-            parameters, learning_rate(c), c.train.momentum, weight_decay=c.train.weight_decay, fused=fused
+            parameters,
+            learning_rate(c),
+            c.train.momentum,
+            weight_decay=c.train.weight_decay,
+            fused=fused,
         )
     if c.train.keep_optimizer:
         restore_optimiser(c, net, optimiser)

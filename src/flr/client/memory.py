@@ -1,4 +1,4 @@
-"""What a client remembers of each of its samples: running averages of predictions, and FLR's mixture of two of them."""
+"""What a client remembers of each sample: running averages of predictions, and their mixture."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def default_warmup(rounds: int) -> int:
 
 def schedule(
     r: int,
-    R: int,  # noqa: N803 - the paper's letters
-    R_w: int,  # noqa: N803
+    R: int,
+    R_w: int,
     alpha: float = 0.9,
     beta: float = 0.7,
     gamma: float = 0.5,
     linear: bool = True,
 ) -> Schedule:
-    """alpha * r/R (or alpha);  beta from R/2 on;  gamma from R_w on.  Zero means "no averaging", not "no term"."""
+    """alpha * r/R (or alpha); beta from R/2 on; gamma from R_w on. Zero means "no averaging"."""
     return Schedule(
         alpha=alpha * r / R if linear else alpha,
         beta=0.0 if r < R / 2 else beta,
@@ -42,7 +42,7 @@ def schedule(
 
 
 def clamped(p: Tensor, clamp: float) -> Tensor:
-    """p within [clamp, 1 - clamp], not normalised again; where the clamp is active it stops the gradient."""
+    """p within [clamp, 1 - clamp], not normalised again; stops the gradient where it is active."""
     return p.clamp(clamp, 1 - clamp) if clamp else p
 
 
@@ -63,22 +63,23 @@ def mixture(s: Tensor, m: Tensor, alpha: float) -> Tensor:
 
 
 def agreement(p: Tensor, t: Tensor) -> Tensor:
-    """mean_i log(1 - <p_i, t_i>): falls, without bound, as the prediction p moves to the target t."""
+    """mean_i log(1 - <p_i, t_i>): falls without bound as prediction p moves to target t."""
     return torch.log1p(-(p * t).sum(1)).mean()
 
 
 class LabelMixture(nn.Module):
-    """FLR's regulariser for anyone's own training loop: lam * mean log(1 - <p, t>), t = alpha * s + (1 - alpha) * m.
+    """FLR's regulariser for your own loop: lam * mean log(1 - <p, t>), t = alpha s + (1 - alpha) m.
 
     Three lines in a PyTorch or Flower client::
 
-        mixture = flr.LabelMixture(samples=len(data), classes=10)      # once; keep it between rounds
-        mixture.schedule(round, rounds)                                # every round
-        loss = cross_entropy(logits, y) + mixture(logits, global_logits, index)
+        mixture = flr.LabelMixture(samples=len(data), classes=10)      # once; keep it between
+        rounds mixture.schedule(round, rounds)                                # every round loss =
+        cross_entropy(logits, y) + mixture(logits, global_logits, index)
 
-    `global_logits` come from the received model, frozen, in eval mode, on the same (augmented) batch; `index` holds the
-    samples' stable numbers. The tables s and m are buffers that stay out of `state_dict()`, so that they cannot slip to
-    a server with the weights; save and restore them with `tables()` and `load_tables()`.
+    `global_logits` come from the received model, frozen, in eval mode, on the same (augmented)
+    batch; `index` holds the samples' stable numbers. The tables s and m are buffers that stay out
+    of `state_dict()`, so that they cannot slip to a server with the weights; save and restore them
+    with `tables()` and `load_tables()`.
     """
 
     s: Tensor  # samples x classes: running average of the global model's predictions
@@ -135,7 +136,8 @@ class LabelMixture(nn.Module):
             mine, theirs = getattr(self, name), tables[name]
             if mine.shape != theirs.shape:
                 raise ValueError(
-                    f"Expected a table {name} of shape {tuple(mine.shape)}, got {tuple(theirs.shape)}: "
+                    f"Expected a table {name} of shape {tuple(mine.shape)}, got "
+                    f"{tuple(theirs.shape)}: "
                     "the tables belong to another data set; start with new ones."
                 )
             mine.copy_(theirs)

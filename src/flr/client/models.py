@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Annotated
 
 import torch
@@ -49,7 +50,7 @@ def cnn(input_shape: Sequence[int], classes: int, /, width: Width = 32) -> nn.Mo
     channels = _image_channels(input_shape, "cnn")
     sizes = [channels, width, 2 * width, 4 * width]
     parts: list[nn.Module] = []
-    for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+    for before, after in pairwise(sizes):
         convolution = nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False)
         parts += [convolution, nn.GroupNorm(math.gcd(8, after), after), nn.ReLU()]
     parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
@@ -77,7 +78,7 @@ class BasicBlock(nn.Module):
 
 
 def _cifar_resnet(channels: int, classes: int, blocks: Sequence[int], width: int) -> nn.Module:
-    """3x3 stem without pooling, four stages of BasicBlocks at strides 1, 2, 2, 2, global average."""
+    """3x3 stem without pooling, four stages at strides 1, 2, 2, 2, global average."""
     stem = nn.Conv2d(channels, width, 3, 1, 1, bias=False)
     parts: list[nn.Module] = [stem, nn.BatchNorm2d(width), nn.ReLU()]
     before = width
@@ -105,7 +106,8 @@ def resnet34(input_shape: Sequence[int], classes: int, /, width: Width = 64) -> 
 def _image_channels(input_shape: Sequence[int], model: str) -> int:
     if len(input_shape) != 3:
         raise ConfigError(
-            f'[train] model = "{model}" needs images (channels x height x width); the data set has inputs of shape '
+            f'[train] model = "{model}" needs images (channels x height x width); '
+            f"the data set has inputs of shape "
             f'{tuple(input_shape)}. Use model = "mlp".'
         )
     return int(input_shape[0])
@@ -118,7 +120,7 @@ def build(
     networks: int,
     seed: int,
 ) -> nn.ModuleList:
-    """Networks of one kind, each with its own initial weights; leaves torch's global generator as it was."""
+    """Networks of one kind with initial weights of their own; torch's global generator stays."""
     with torch.random.fork_rng(devices=[]):
         made = []
         for network in range(networks):

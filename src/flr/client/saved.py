@@ -38,7 +38,8 @@ class SavedModel:
         """Class probabilities, n x classes."""
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(
-                f"The model expects inputs of shape {self.input_shape}; these have {tuple(x.shape[1:])}. "
+                f"The model expects inputs of shape {self.input_shape}; "
+                f"these have {tuple(x.shape[1:])}. "
                 "Use data of the kind the model was trained on."
             )
         self.networks.eval()
@@ -47,16 +48,17 @@ class SavedModel:
 
 
 def save(path: Path, weights: Arrays, meta: dict[str, Any]) -> None:
-    """Writes the model file; `meta` holds model, options, method, classes, input_shape, mean and std."""
+    """Writes the model file; `meta` is what `load` needs to rebuild it."""
     arrays.save(path, weights, {"format": FORMAT, **meta})
 
 
 def load(path: Path, *, trust: bool = False) -> SavedModel:
-    """Reads a model file. It may name a "module:function" to import, which is done only when the user trusts it."""
+    """Reads a model file; code that it names as "module:function" is imported only on trust."""
     weights, meta = arrays.load(path)
     if meta.get("format") != FORMAT:
         raise DataError(
-            f"Expected a model written by flr (format {FORMAT}); {path} has format {meta.get('format')}. "
+            f"Expected a model written by flr (format {FORMAT}); {path} has format "
+            f"{meta.get('format')}. "
             "Use the model.safetensors of a run folder."
         )
     if ":" in str(meta.get("model")) and not trust:
@@ -73,6 +75,7 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
         normalise = Normalisation(tuple(meta["mean"]), tuple(meta["std"]))
     except (KeyError, TypeError, RuntimeError, FlrError) as error:
         raise DataError(
-            f"The weights in {path} do not fit the model it describes ({error}). Take another copy of the file."
+            f"The weights in {path} do not fit the model it describes ({error}). Take another "
+            f"copy of the file."
         ) from error
     return SavedModel(method, networks, classes, shape, normalise)

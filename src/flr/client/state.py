@@ -1,7 +1,8 @@
 """A site's memory between tasks: immutable, versioned files that never leave it.
 
-A version is named by the step that made it. Which version counts is decided by whoever runs the federation, so a client
-that was dropped, refused or killed goes on from its last accepted version, never from a half-made one.
+A version is named by the step that made it. Which version counts is decided by whoever runs the
+federation, so a client that was dropped, refused or killed goes on from its last accepted version,
+never from a half-made one.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from flr.contract import Site
 
 @dataclass(frozen=True)
 class LabeledData:
-    """Inputs in the publisher's units (uint8 images as n x channels x height x width, or float features) and labels."""
+    """Labels, and inputs in the publisher's units: uint8 images (n x C x H x W) or float features."""
 
     x: Tensor
     y: Tensor  # n, int64

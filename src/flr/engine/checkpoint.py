@@ -1,4 +1,4 @@
-"""Where a run can go on from: server arrays as safetensors, the rest as JSON, the old one kept until the new one is whole."""
+"""Where a run can go on from: safetensors and JSON, the old one kept until the new is whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class Checkpoint:
 
     @classmethod
     def of(cls, server: Server, versions: dict[int, int]) -> Checkpoint:
-        return cls(server.step, server.round, dict(server.arrays), dict(server.state), dict(versions))
+        return cls(
+            server.step, server.round, dict(server.arrays), dict(server.state), dict(versions)
+        )
 
     def restore(self, server: Server) -> None:
         """Puts a fresh server into this state."""
@@ -39,7 +41,7 @@ class Checkpoint:
 
 
 def save(folder: Path, point: Checkpoint) -> None:
-    """Writes the tensors, then the JSON that vouches for them by hash: without it the tensors do not count."""
+    """Writes the tensors, then the JSON that vouches for them: without it they do not count."""
     named = {f"arrays.{k}": v for k, v in point.arrays.items()}
     named |= {f"state.{k}": v for k, v in point.state.items()}
     tensors = arrays.pack(named)

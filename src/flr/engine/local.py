@@ -1,4 +1,4 @@
-"""The in-process transport: asks simulated clients, here or in worker processes, and lets some of them vanish."""
+"""The in-process transport: asks simulated clients, and lets some of them vanish."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LocalTransport:
         self.desk = Desk(plan) if self.pool is None else None
 
     def ask(self, task: Task, versions: Mapping[int, int], predict: bool) -> list[Answer]:
-        """The answers of the clients that did not vanish, sorted by client: float sums depend on the order."""
+        """The answers of those that did not vanish, sorted: float sums depend on the order."""
         orders = [
             Order(
                 task=task.name,
@@ -40,9 +40,10 @@ class LocalTransport:
 
     def vanishes(self, client: int, step: int) -> bool:
         """Whether this client is lost in this step."""
-        return self.drop > 0 and seeds.numpy_generator(
-            self.plan.seed, "drop", client, step
-        ).random() < self.drop
+        return (
+            self.drop > 0
+            and seeds.numpy_generator(self.plan.seed, "drop", client, step).random() < self.drop
+        )
 
     def _serve(self, broadcast: Arrays, orders: Sequence[Order]) -> Iterator[Answer]:
         if self.pool is not None:

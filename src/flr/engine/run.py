@@ -64,14 +64,16 @@ class Federation:
             if server.round > before:
                 seconds = time.perf_counter() - started
                 self.probe.round_end(
-                    RoundEnd(server.round, server.rounds, method.result(server), tuple(outcomes), seconds)
+                    RoundEnd(
+                        server.round, server.rounds, method.result(server), tuple(outcomes), seconds
+                    )
                 )
                 outcomes, started = [], time.perf_counter()
                 if server.round % self.checkpoint_every == 0 or server.round == server.rounds:
                     self.save()
 
     def accept(self, task: Task, accepted: Sequence[Answer]) -> None:
-        """Makes the new state of these clients count; the old one goes unless a checkpoint needs it."""
+        """Makes the new states count; an old one goes unless a checkpoint needs it."""
         for answer in accepted:
             site = answer.reply.client
             if not answer.stateful:
@@ -81,16 +83,23 @@ class Federation:
                 self.state.drop(site, old)
             self.versions[site] = task.step
 
-    def require_replies(self, task: Task, accepted: Sequence[Answer], seen: Sequence[Outcome]) -> None:
-        """Stops a run that has lost too many clients, with a checkpoint of the last finished round."""
+    def require_replies(
+        self, task: Task, accepted: Sequence[Answer], seen: Sequence[Outcome]
+    ) -> None:
+        """Stops a run that has lost too many clients, with a checkpoint of what was reached."""
         if len(accepted) >= self.min_replies:
             return
         self.save()
-        reasons = [f"client {o.client} {o.status} {o.reason}".strip() for o in seen if o.status != "ok"]
+        reasons = [
+            f"client {o.client} {o.status} {o.reason}".strip() for o in seen if o.status != "ok"
+        ]
         raise RunError(
-            f"Round {task.round + 1} needs at least {self.min_replies} replies (min_replies); {len(accepted)} of "
-            f"{len(task.clients)} clients gave a usable one ({'; '.join(reasons)}). What was reached is in the "
-            "checkpoint. Lower min_replies, ask more clients (participation), or find out why they fail."
+            f"Round {task.round + 1} needs at least {self.min_replies} replies (min_replies); "
+            f"{len(accepted)} of "
+            f"{len(task.clients)} clients gave a usable one ({'; '.join(reasons)}). What was "
+            f"reached is in the "
+            "checkpoint. Lower min_replies, ask more clients (participation), or find out why "
+            "they fail."
         )
 
     def save(self) -> None:
@@ -113,7 +122,9 @@ class Federation:
         """Whether the clients' states that a checkpoint refers to are all there."""
         missing = [s for s, version in point.versions.items() if not self.state.has(s, version)]
         if missing:
-            log.warning("checkpoint %s lacks the state of clients %s; passed over", point.step, missing)
+            log.warning(
+                "checkpoint %s lacks the state of clients %s; passed over", point.step, missing
+            )
         return not missing
 
     def forget(self) -> None:
@@ -126,7 +137,7 @@ class Federation:
 
 
 def screen(task: Task, answers: Sequence[Answer]) -> tuple[list[Answer], list[Outcome]]:
-    """Separates usable replies from bad ones; a bad update is named and left out, the round goes on."""
+    """Separates usable replies from bad ones, which are named and left out; the round goes on."""
     accepted, outcomes = [], []
     missing = set(task.clients) - {answer.reply.client for answer in answers}
     outcomes += [Outcome(client, 0, "dropped") for client in sorted(missing)]
@@ -152,7 +163,9 @@ def screen(task: Task, answers: Sequence[Answer]) -> tuple[list[Answer], list[Ou
 
 def fault(task: Task, sent: Arrays) -> str:
     """Why a reply cannot be used; empty if it can."""
-    expected = {k: v for k, v in task.arrays.items() if k.startswith(MODEL)} if task.name == "fit" else {}
+    expected = (
+        {k: v for k, v in task.arrays.items() if k.startswith(MODEL)} if task.name == "fit" else {}
+    )
     for name, value in expected.items():
         if name not in sent:
             return f"{name} is missing"

@@ -1,4 +1,4 @@
-"""Worker processes: each has a desk with one share of the machine, answers orders, and ends when its parent does."""
+"""Worker processes: each has a desk, answers orders, and ends when its parent does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Worker:
 
 
 class Pool:
-    """Spreads orders over worker processes; a worker that dies is replaced and its order given again."""
+    """Spreads orders over processes; a worker that dies is replaced and its order given again."""
 
     def __init__(self, plan: Blueprint, workers: int) -> None:
         self.plan = replace(plan, sites=plan.sites.share())
@@ -130,8 +130,12 @@ def _work(pipe: Connection, watched: Connection, plan: Blueprint) -> None:
                 desk.broadcast = arrays.unpack(payload)
             answer = desk.serve(replace(order, extra=arrays.unpack(extra)))
             message: Any = _sealed(answer)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
-            message = (type(error) if isinstance(error, FlrError) else None, str(error), traceback.format_exc())
+        except Exception as error:
+            message = (
+                type(error) if isinstance(error, FlrError) else None,
+                str(error),
+                traceback.format_exc(),
+            )
         pipe.send(message)
 
 
@@ -166,14 +170,16 @@ def _opened(message: Any) -> Answer:
 
 def _death_notice(order: Order) -> str:
     return (
-        f"Expected an answer of client {order.client} in step {order.step}; its worker process was killed {ATTEMPTS} "
-        "times, perhaps for lack of memory. Use fewer workers or a smaller batch, then go on with `flr resume`."
+        f"Expected an answer of client {order.client} in step {order.step}; its worker process "
+        f"was killed {ATTEMPTS} "
+        "times, perhaps for lack of memory. Use fewer workers or a smaller batch, then go on with "
+        "`flr resume`."
     )
 
 
 @contextmanager
 def _main_module_hidden(plan: Blueprint) -> Iterator[None]:
-    """Keeps multiprocessing from running the user's script again in each worker, unless the method is defined there."""
+    """Keeps workers from running the user's script again, unless the method is defined there."""
     model = getattr(plan.model, "func", plan.model)
     if "__main__" in {model.__module__, *(type(part).__module__ for part in parts_of(plan.method))}:
         yield

@@ -1,4 +1,7 @@
-"""ELR: Liu et al., *Early-Learning Regularization Prevents Memorization of Noisy Labels*, NeurIPS 2020."""
+"""ELR: Liu et al., NeurIPS 2020.
+
+*Early-Learning Regularization Prevents Memorization of Noisy Labels.*
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def elr_regulariser(p: Tensor, target: Tensor) -> Tensor:
 def elr_loss(
     logits: Tensor, y: Tensor, target: Tensor, beta: float, lam: float
 ) -> tuple[Tensor, Tensor]:
-    """One visit of a batch: CE(z, y) + lam * mean log(1 - <target, p>), and the targets after it."""
+    """One visit: CE(z, y) + lam * mean log(1 - <target, p>), and the targets after it."""
     p = logits.softmax(1)
     target = elr_target(target, p, beta)
     return F.cross_entropy(logits, y) + lam * elr_regulariser(p, target), target
@@ -48,7 +51,8 @@ class ELR(Method):
 
     State: one table target (samples x classes).
     Leaves the site: weights and the number of samples; the table stays.
-    Differs from FLR with alpha = 0: the target starts at zero as in the authors' code, not at the first prediction.
+    Differs from FLR with alpha = 0: the target starts at zero as in the authors' code, not at the
+    first prediction.
     """
 
     lam: Annotated[float, Ge(0)] = 4.0
@@ -60,7 +64,9 @@ class ELR(Method):
         for net in range(len(c.model)):
             stored = c.state.get(f"elr.{net}.target")
             fresh = torch.zeros(len(c.data), c.data.classes)
-            c.memory[f"elr.{net}"] = (fresh if stored is None else stored.clone()).to(c.data.x.device)
+            c.memory[f"elr.{net}"] = (fresh if stored is None else stored.clone()).to(
+                c.data.x.device
+            )
 
     def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
         table = c.memory[f"elr.{net}"]

@@ -1,4 +1,7 @@
-"""FedAvg: McMahan et al., *Communication-Efficient Learning of Deep Networks from Decentralized Data*, AISTATS 2017."""
+"""FedAvg: McMahan et al., AISTATS 2017.
+
+*Communication-Efficient Learning of Deep Networks from Decentralized Data.*
+"""
 
 from __future__ import annotations
 

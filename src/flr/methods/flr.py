@@ -1,4 +1,7 @@
-"""FLR: Kim et al., *Revisiting Early-Learning Regularization: When Federated Learning Meets Noisy Labels*, 2024."""
+"""FLR: Kim et al., arXiv 2402.05353, 2024.
+
+*Revisiting Early-Learning Regularization: When Federated Learning Meets Noisy Labels.*
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,16 @@ from flr.registry import register
 if TYPE_CHECKING:
     from flr.config import Config
 
-__all__ = ["FLR", "Visit", "agreement", "flr_gradient", "flr_loss", "mixture", "running_average", "schedule"]
+__all__ = [
+    "FLR",
+    "Visit",
+    "agreement",
+    "flr_gradient",
+    "flr_loss",
+    "mixture",
+    "running_average",
+    "schedule",
+]
 
 
 class Visit(NamedTuple):
@@ -56,7 +68,7 @@ def flr_loss(
     lam: float,
     clamp: float = 1e-4,
 ) -> Visit:
-    """Eq. 1: mean CE(y, p) + lam * mean log(1 - <p, t>), with s, m and t updated first and held constant."""
+    """Eq. 1: mean CE(y, p) + lam * mean log(1 - <p, t>); s, m, t updated first, held constant."""
     p = logits.softmax(1)
     s = running_average(s, settled(server_logits.softmax(1), clamp), beta, seen)
     m = running_average(m, settled(p, clamp), gamma, seen)
@@ -66,7 +78,7 @@ def flr_loss(
 
 
 def flr_gradient(p: Tensor, y: Tensor, t: Tensor, lam: float) -> Tensor:
-    """Eq. 2, for each sample: dL/dz_c = p_c - y_c + lam * p_c * (<p, t> - t_c) / (1 - <p, t>), y one-hot."""
+    """Eq. 2: dL/dz_c = p_c - y_c + lam * p_c * (<p, t> - t_c) / (1 - <p, t>), y one-hot."""
     inner = (p * t).sum(1, keepdim=True)
     return p - y + lam * p * (inner - t) / (1 - inner)
 
@@ -77,28 +89,39 @@ def flr_gradient(p: Tensor, y: Tensor, t: Tensor, lam: float) -> Tensor:
     paper="Kim et al., arXiv 2402.05353, 2024",
     year=2024,
     aliases={
-        "slr": ("FLR with the global running average only: t = s.", {"alpha": 1.0, "linear": False}),
-        "global": ("The paper's name for slr in its memorization table.", {"alpha": 1.0, "linear": False}),
+        "slr": (
+            "FLR with the global running average only: t = s.",
+            {"alpha": 1.0, "linear": False},
+        ),
+        "global": (
+            "The paper's name for slr in its memorization table.",
+            {"alpha": 1.0, "linear": False},
+        ),
         "local": ("FLR with the local running average only: t = m.", {"alpha": 0.0}),
-        "er": ("Entropy-like regularisation: t is the current prediction.", {"alpha": 0.0, "gamma": 0.0}),
+        "er": (
+            "Entropy-like regularisation: t is the current prediction.",
+            {"alpha": 0.0, "gamma": 0.0},
+        ),
     },
 )
 @dataclass(frozen=True)
 class FLR(Method):
-    """Pulls each prediction to a blend of running averages of the global and the local model's predictions.
+    """Pulls each prediction to a blend of running averages of global and local predictions.
 
     Equation:
         s_i <- beta * s_i + (1 - beta) * p_i^srv          global (first visit: s_i = p_i^srv)
         m_i <- gamma * m_i + (1 - gamma) * p_i            local  (first visit: m_i = p_i)
         t_i  = alpha * s_i + (1 - alpha) * m_i            mixture, held constant
         L    = mean_i CE(y_i, p_i) + lam * mean_i log(1 - <p_i, t_i>)
-        alpha(r) = alpha * r / R,   beta(r) = 0 before R/2,   gamma(r) = 0 before R_w (warmup_rounds)
+        alpha(r) = alpha * r / R,   beta(r) = 0 before R/2,   gamma(r) = 0 before R_w
+        (warmup_rounds)
 
     State: two tables s and m (samples x classes) and a flag for each sample.
     Leaves the site: weights and the number of samples; the tables stay.
-    Readings: warmup = "schedule" has the term from round 0 on; "ce" (Algorithm 1) trains by CE alone until R_w and leaves
-    the tables untouched. linear = false keeps alpha constant. warmup_rounds defaults to min(50, R/6).
-    The global model predicts in eval mode, on the same augmented batch. No authors' code is public.
+    Readings: warmup = "schedule" has the term from round 0 on; "ce" (Algorithm 1) trains by CE
+    alone until R_w and leaves the tables untouched. linear = false keeps alpha constant.
+    warmup_rounds defaults to min(50, R/6). The global model predicts in eval mode, on the same
+    augmented batch. No authors' code is public.
     """
 
     lam: Annotated[float, Ge(0)] = 2.0
@@ -111,16 +134,23 @@ class FLR(Method):
     clamp: Annotated[float, Ge(0), Le(0.1)] = 1e-4
 
     keeps = (
-        Declared("flr.0.s", ("samples", "classes"), "running average of the global model's predictions"),
-        Declared("flr.0.m", ("samples", "classes"), "running average of the local model's predictions"),
+        Declared(
+            "flr.0.s", ("samples", "classes"), "running average of the global model's predictions"
+        ),
+        Declared(
+            "flr.0.m", ("samples", "classes"), "running average of the local model's predictions"
+        ),
         Declared("flr.0.seen", ("samples",), "which samples were visited", torch.bool),
     )
-    cost = "one forward and one backward pass per batch, and one more forward pass of the global model"
+    cost = (
+        "one forward and one backward pass per batch, and one more forward pass of the global model"
+    )
 
     def check(self, config: Config) -> Iterable[str]:
         if (self.warmup_rounds or 0) >= config.rounds:
             yield (
-                f"warmup_rounds = {self.warmup_rounds} with rounds = {config.rounds}: the warm-up would never end. "
+                f"warmup_rounds = {self.warmup_rounds} with rounds = {config.rounds}: the warm-up "
+                f"would never end. "
                 "Lower warmup_rounds, or leave it out for a sixth of the rounds"
             )
 

@@ -14,6 +14,7 @@ from flr.contract import Declared, Method
 from flr.registry import Entry
 from flr.stack import parts_of
 
+
 @dataclasses.dataclass(frozen=True)
 class Option:
     """One setting of an entry."""
@@ -54,12 +55,16 @@ def type_name(hint: Any) -> str:
 def shape_text(declared: Declared) -> str:
     """A declared array in one line."""
     shape = " x ".join(str(n) for n in declared.shape) or "one number"
-    return f"{declared.name} ({shape}, {str(declared.dtype).removeprefix('torch.')}): {declared.what}"
+    return (
+        f"{declared.name} ({shape}, {str(declared.dtype).removeprefix('torch.')}): {declared.what}"
+    )
 
 
 def weights_text(method: Method) -> str:
     """The weights as they cross the wire."""
-    return "weights and buffers of " + ("the network" if method.models == 1 else f"{method.models} networks")
+    return "weights and buffers of " + (
+        "the network" if method.models == 1 else f"{method.models} networks"
+    )
 
 
 def leaves_the_site(method: Method) -> list[str]:
@@ -69,7 +74,11 @@ def leaves_the_site(method: Method) -> list[str]:
 
 def reaches_the_site(method: Method) -> list[str]:
     """Everything a client receives in a round."""
-    return [weights_text(method), "round, number of rounds, step", *map(shape_text, method.receives)]
+    return [
+        weights_text(method),
+        "round, number of rounds, step",
+        *map(shape_text, method.receives),
+    ]
 
 
 def stays_at_the_site(method: Method) -> list[str]:
@@ -77,10 +86,8 @@ def stays_at_the_site(method: Method) -> list[str]:
     return [shape_text(d) for d in method.keeps] or ["nothing"]
 
 
-def message_bytes(
-    method: Method, weights: int, classes: int, samples: int
-) -> tuple[int, int]:
-    """(down, up) for one client and round of training: the declared arrays and so many bytes of weights."""
+def message_bytes(method: Method, weights: int, classes: int, samples: int) -> tuple[int, int]:
+    """(down, up) for a client and round: the declared arrays and so many bytes of weights."""
     return (
         weights + _declared_bytes(method.receives, classes, samples),
         weights + _declared_bytes(method.sends, classes, samples),
@@ -111,7 +118,10 @@ def method_of(entry: Entry) -> Method:
 
 def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
     """Titles and lines of what `flr describe` prints below the documentation."""
-    settings = [f"{o.name} = {toml_value(o.default)}{'  (fixed)' if o.fixed else ''}   {o.type}" for o in options(entry)]
+    settings = [
+        f"{o.name} = {toml_value(o.default)}{'  (fixed)' if o.fixed else ''}   {o.type}"
+        for o in options(entry)
+    ]
     if entry.kind != "method":
         return [("Settings", settings or ["none"])]
     method = method_of(entry)
@@ -122,7 +132,10 @@ def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
         ("Leaves the site, each round", leaves_the_site(method)),
         ("Reaches the site, each round", reaches_the_site(method)),
         ("Stays at the site between rounds", stays_at_the_site(method)),
-        ("Message size", [f"{down:,} bytes down, {up:,} bytes up for the demo's mlp on digits (72 samples)"]),
+        (
+            "Message size",
+            [f"{down:,} bytes down, {up:,} bytes up for the demo's mlp on digits (72 samples)"],
+        ),
     ]
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from flr.arrays import write_atomically
-from flr.report import summary
-from flr.report.recorder import METRICS, read_lines
+from flr.report import lines, summary
+from flr.report.recorder import METRICS
 from flr.report.words import percent, share, size
 
 NAME = "report.html"
@@ -33,7 +33,7 @@ def run_page(folder: Path, leaves: Sequence[str], again: str | None = None) -> P
     it is not simply its config.
     """
     found = summary.load(folder)
-    metrics = read_lines(folder / METRICS)
+    metrics = lines.read(folder / METRICS)
     return _render(
         folder / NAME,
         "run.html",

@@ -21,7 +21,7 @@ def append(path: Path, lines: Iterable[Line]) -> None:
         file.flush()
 
 
-def read_lines(path: Path) -> list[Line]:
+def read(path: Path) -> list[Line]:
     """All complete lines, without a half-written last one; no file is no lines."""
     if not path.exists():
         return []
@@ -44,7 +44,7 @@ def read_lines(path: Path) -> list[Line]:
 def keep(path: Path, wanted: Callable[[Line], bool]) -> None:
     """Rewrites a file with the complete lines that are wanted; a reader never sees half of it."""
     if path.exists():
-        write_atomically(path, "".join(_dump(line) for line in read_lines(path) if wanted(line)))
+        write_atomically(path, "".join(_dump(line) for line in read(path) if wanted(line)))
 
 
 def _dump(line: Line) -> str:

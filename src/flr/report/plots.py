@@ -49,6 +49,8 @@ def curves(metrics: Metrics, path: Path, title: str) -> None:
         for key, (label, look) in _NOISY.items():
             _line(axes, _points(metrics, "memorization", side, key), label, look)
         _finish(axes, "share of wrong labels (%)", "no wrong labels, or not measured")
+        if axes.lines:
+            axes.legend(fontsize=10, loc="best", framealpha=0.85)
     _write(figure, path)
 
 
@@ -75,6 +77,7 @@ def comparison(runs: Mapping[str, Metrics], path: Path) -> None:
         for (label, metrics), look in zip(runs.items(), cycle(_RUNS), strict=False):
             _line(axes, _points(metrics, *keys), label, look)
         _finish(axes, unit, "not measured")
+    _legend_above(figure)
     _write(figure, path)
 
 
@@ -118,12 +121,19 @@ def _finish(axes: Axes, unit: str, empty: str) -> None:
     axes.grid(visible=True, color="#dddddd", linewidth=0.7)
     axes.tick_params(labelbottom=True, labelsize=10)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(axes.lines) > 1:
-        legend = axes.legend(fontsize=10, loc="best", framealpha=0.85)
+    if not axes.lines:
+        axes.text(0.5, 0.5, empty, ha="center", va="center", transform=axes.transAxes, fontsize=12)
+
+
+def _legend_above(figure: Figure) -> None:
+    """One legend for all panels, outside of them: with many runs it would hide lines."""
+    lines = {line.get_label(): line for axes in figure.axes for line in axes.lines}
+    if lines:
+        legend = figure.legend(
+            handles=list(lines.values()), loc="outside upper center", ncols=4, fontsize=10
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)
-    elif not axes.lines:
-        axes.text(0.5, 0.5, empty, ha="center", va="center", transform=axes.transAxes, fontsize=12)
 
 
 def _write(figure: Figure, path: Path) -> None:

@@ -17,21 +17,10 @@ from torch import Tensor
 from flr.arrays import Arrays
 from flr.contract import Outcome, RoundEnd
 from flr.data.dataset import SiteTable
-from flr.report.lines import append, keep, read_lines
+from flr.report import lines
 from flr.report.memorization import Fractions, fractions, mean_fractions
 from flr.report.rates import NoiseRates, noise_rates
 from flr.trackers import Tracker
-
-__all__ = [
-    "CLIENTS",
-    "LAST",
-    "METRICS",
-    "Recorder",
-    "per_class_accuracy",
-    "read_lines",
-    "scalars",
-    "truncate",
-]
 
 METRICS = "metrics.jsonl"
 CLIENTS = "clients.jsonl"
@@ -65,7 +54,7 @@ class Recorder:
         """The noise of this federation; the summary reports the same numbers."""
         return noise_rates(self.table, self.true, self.nominal)
 
-    def wants_predictions(self, round: int) -> bool:  # noqa: A002 - the contract's name
+    def wants_predictions(self, round: int) -> bool:
         """Whether client-side memorization is measured in this round (counted from 1)."""
         return round % self.memorization_every == 0 or self._last(round)
 
@@ -82,8 +71,8 @@ class Recorder:
             line["memorization"] = self._memorization(event.model, last)
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        append(self.folder / CLIENTS, clients)
-        append(self.folder / METRICS, [line])
+        lines.append(self.folder / CLIENTS, clients)
+        lines.append(self.folder / METRICS, [line])
         values = scalars(line)
         for tracker in self.trackers:
             tracker.log(event.round, values)
@@ -191,7 +180,7 @@ def scalars(line: dict[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
-def truncate(folder: Path, round: int) -> None:  # noqa: A002 - as in the contract
+def truncate(folder: Path, round: int) -> None:
     """Drops what was written after a round, a half-written line included, before a resume."""
     for name in (METRICS, CLIENTS):
-        keep(folder / name, lambda line: line["round"] <= round)
+        lines.keep(folder / name, lambda line: line["round"] <= round)

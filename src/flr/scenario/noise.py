@@ -57,7 +57,7 @@ class NoNoise:
         """Without meaning, as no site is noisy."""
         return 0.0
 
-    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:  # noqa: ARG002
+    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:
         """The identity."""
         return np.eye(len(classes))
 
@@ -75,7 +75,7 @@ class Symmetric:
     floor: Share = 0.0  # tau
     include_true: bool = True
 
-    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:  # noqa: ARG002
+    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:
         """The same number everywhere, or everywhere but on the diagonal."""
         n = len(classes)
         if self.include_true:

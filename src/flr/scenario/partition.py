@@ -141,7 +141,7 @@ class Central:
         self,
         labels: Indices,
         classes: int,
-        rng: np.random.Generator,  # noqa: ARG002
+        rng: np.random.Generator,
     ) -> tuple[list[Indices], list[str]]:
         """Draws nothing."""
         self.feasible(np.bincount(labels, minlength=classes))

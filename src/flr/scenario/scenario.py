@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -179,9 +179,10 @@ def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
 
 
 def _describe(kind: str, value: Any) -> dict[str, Any]:
-    """The options of a registered value under the name it has in a config."""
+    """The options of a value, under the name it has in a config; others have their class's name."""
     names = [n for n, e in registry.entries(kind).items() if e.factory is type(value)]
-    return {"kind": names[0] if names else type(value).__name__, **asdict(value)}
+    options = asdict(value) if is_dataclass(value) else {}
+    return {"kind": names[0] if names else type(value).__name__, **options}
 
 
 def _label_type(classes: int) -> torch.dtype:
