@@ -174,7 +174,7 @@ class Method:
     """A way to train a federation: a frozen value whose fields are its hyper-parameters.
 
     Subclasses override the hooks they need and declare what crosses the wire besides the weights.
-    Methods combine by stacking (methods/stack.py): regularisers and penalties add up, and every
+    Methods combine by stacking (stack.py): regularisers and penalties add up, and every
     other hook has one owner.
     """
 

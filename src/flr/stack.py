@@ -30,11 +30,6 @@ def stack(methods: Sequence[Method]) -> Method:
     return Stack(tuple(methods))
 
 
-def parts(method: Method) -> tuple[Method, ...]:
-    """The methods that were stacked, or the one that was not."""
-    return method.parts if isinstance(method, Stack) else (method,)
-
-
 def parts_of(method: Method) -> tuple[Method, ...]:
     """The methods a method is made of: itself, or those it stacks."""
     return method.parts if isinstance(method, Stack) else (method,)

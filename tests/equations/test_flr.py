@@ -50,7 +50,10 @@ def test_every_recorded_visit_is_reproduced(golden):
         for visit, z, step in visits(recorded, case):
             for name in ("s", "m", "t", "ce", "reg", "loss"):
                 torch.testing.assert_close(
-                    getattr(visit, name), double(step[name]), **TOLERANCE, msg=f"{case['name']}: {name}"
+                    getattr(visit, name),
+                    double(step[name]),
+                    **TOLERANCE,
+                    msg=f"{case['name']}: {name}",
                 )
             torch.testing.assert_close(z.grad, double(step["grad_logits"]), **TOLERANCE)
 
@@ -79,9 +82,13 @@ def test_autograd_equals_equation_2(clamp):
     server = torch.randn(6, 5, generator=generator, dtype=torch.float64)
     y = torch.randint(5, (6,), generator=generator)
     empty, unseen = torch.zeros(6, 5, dtype=torch.float64), torch.zeros(6, dtype=torch.bool)
-    visit = flr_loss(z, server, y, empty, empty, unseen, alpha=0.6, beta=0.7, gamma=0.5, lam=3.0, clamp=clamp)
+    visit = flr_loss(
+        z, server, y, empty, empty, unseen, alpha=0.6, beta=0.7, gamma=0.5, lam=3.0, clamp=clamp
+    )
     visit.loss.backward()
-    expected = flr_gradient(z.detach().softmax(1), F.one_hot(y, 5).double(), visit.t, lam=3.0) / len(y)
+    expected = flr_gradient(
+        z.detach().softmax(1), F.one_hot(y, 5).double(), visit.t, lam=3.0
+    ) / len(y)
     torch.testing.assert_close(z.grad, expected, atol=1e-12, rtol=0)
 
 
@@ -124,7 +131,9 @@ def test_the_module_gives_what_the_equations_give(golden):
 
 
 def test_tables_never_slip_into_a_state_dict():
-    client = torch.nn.ModuleDict({"network": torch.nn.Linear(2, 3), "mixture": flr.LabelMixture(4, 3)})
+    client = torch.nn.ModuleDict(
+        {"network": torch.nn.Linear(2, 3), "mixture": flr.LabelMixture(4, 3)}
+    )
     assert sorted(client.state_dict()) == ["network.bias", "network.weight"]
 
 

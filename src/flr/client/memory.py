@@ -26,8 +26,8 @@ def default_warmup(rounds: int) -> int:
 
 def schedule(
     r: int,
-    R: int,
-    R_w: int,
+    R: int,  # noqa: N803 - the paper's letters
+    R_w: int,  # noqa: N803
     alpha: float = 0.9,
     beta: float = 0.7,
     gamma: float = 0.5,

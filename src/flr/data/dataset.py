@@ -15,7 +15,7 @@ from flr.contract import Site
 
 @dataclass(frozen=True)
 class LabeledData:
-    """Labels, and inputs in the publisher's units: uint8 images (n x C x H x W) or float features."""
+    """Labels, and inputs in the publisher's units: uint8 n x C x H x W, or float features."""
 
     x: Tensor
     y: Tensor  # n, int64

@@ -178,8 +178,9 @@ def _numbers(
     x = np.empty((len(rows), len(columns)), dtype=np.float32)
     for at, (row, line) in enumerate(zip(rows, lines, strict=True)):
         try:
-            x[at] = [float(row[i]) for i in columns]
-        except (ValueError, OverflowError):
+            with np.errstate(over="ignore"):  # to infinity, which is refused below
+                x[at] = [float(row[i]) for i in columns]
+        except ValueError:
             x[at] = np.nan
         if not np.isfinite(x[at]).all():
             raise _bad_cell(path, header, row, line, columns)

@@ -60,7 +60,7 @@ class Npz:
         """Reads the whole file into memory."""
         arrays = files.read_npz(self.path)
         classes = _npz_classes(self.path, arrays)
-        if "x" in arrays:
+        if "x_train" not in arrays:
             return assemble(self.path.stem, files.npz_samples(self.path, arrays), None, classes)
         train, test = (files.npz_samples(self.path, arrays, part) for part in ("_train", "_test"))
         return assemble(self.path.stem, train, test, classes)
@@ -167,7 +167,7 @@ def _read_any(path: Path, label: str, size: int | None) -> tuple[Samples, tuple[
             "Convert it to one of these."
         )
     arrays = files.read_npz(path)
-    part = "" if "x" in arrays else "_test"
+    part = "_test" if "x_test" in arrays else ""
     return files.npz_samples(path, arrays, part), _npz_classes(path, arrays)
 
 

@@ -44,7 +44,8 @@ class Pool:
     def __init__(self, plan: Blueprint, workers: int) -> None:
         self.plan = replace(plan, sites=plan.sites.share())
         self.context = mp.get_context("forkserver")
-        self.context.set_forkserver_preload(["flr.engine.workers"])
+        # torch's optimisers import this when first used: seconds for each worker if not done before
+        self.context.set_forkserver_preload(["flr.engine.workers", "torch._dynamo"])
         self.workers = [self._start() for _ in range(workers)]
         self.payload = b""
         self.broadcasts = 0
@@ -130,7 +131,7 @@ def _work(pipe: Connection, watched: Connection, plan: Blueprint) -> None:
                 desk.broadcast = arrays.unpack(payload)
             answer = desk.serve(replace(order, extra=arrays.unpack(extra)))
             message: Any = _sealed(answer)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
             message = (
                 type(error) if isinstance(error, FlrError) else None,
                 str(error),

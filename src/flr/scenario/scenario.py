@@ -181,7 +181,7 @@ def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
 def _describe(kind: str, value: Any) -> dict[str, Any]:
     """The options of a value, under the name it has in a config; others have their class's name."""
     names = [n for n, e in registry.entries(kind).items() if e.factory is type(value)]
-    options = asdict(value) if is_dataclass(value) else {}
+    options = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
     return {"kind": names[0] if names else type(value).__name__, **options}
 
 

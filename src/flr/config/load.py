@@ -12,14 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from flr.choice import Choice, validate
+from flr.config.choice import validate
+from flr.config.locate import Place, find_lines
+from flr.config.overrides import Where, apply
+from flr.config.problems import Problem, cut, name_of, nearest, show, translate
+from flr.config.settings import Config, Eval, ScenarioConfig, Train
 from flr.errors import ConfigError, FlrError
-from flr.locate import Place, find_lines
-from flr.overrides import Where, apply
-from flr.problems import Problem, cut, name_of, nearest, show, translate
-from flr.settings import Config, Data, Eval, ScenarioConfig, Train
-
-__all__ = ["Choice", "Config", "Data", "Eval", "ScenarioConfig", "Train", "load", "parse"]
 
 _LARGEST = 1_000_000  # bytes
 _DEEPEST = 16  # levels of tables and lists
@@ -99,8 +97,12 @@ def _salvaged(tree: dict[str, Any], broken: set[Place]) -> list[Problem]:
     return [
         problem
         for places, problem in _conflicts(config)
-        if not (known if places is None else broken & set(places))
+        if not (known if places is None else any(_overlap(place, broken) for place in places))
     ]
+
+
+def _overlap(place: Place, broken: set[Place]) -> bool:
+    return any(place[: len(other)] == other for other in broken)
 
 
 def _unit(place: Place) -> Place:
@@ -112,7 +114,7 @@ def _conflicts(config: Config) -> Iterator[tuple[list[Place] | None, Problem]]:
     """Valid keys that cannot go together, and which they are (None: a method may look at any)."""
     path: Place = ("scenario", "path")
     if config.scenario.path is not None:
-        for section in {"partition", "noise"} & config.model_fields_set:
+        for section in [s for s in ("partition", "noise") if s in config.model_fields_set]:
             text = f"brings its own split and labels; [{section}] is given too. Remove one of them."
             yield [path, (section,)], Problem(path, text)
     else:
@@ -125,7 +127,7 @@ def _conflicts(config: Config) -> Iterator[tuple[list[Place] | None, Problem]]:
                 f"Use at most {asked}, or a higher [train] participation."
             )
             places: list[Place] = [("min_replies",), ("train", "participation"), ("partition",)]
-            yield places, Problem(("min_replies",), text)
+            yield [*places, path], Problem(("min_replies",), text)
     if "tensorboard" in config.trackers and importlib.util.find_spec("tensorboard") is None:
         text = 'needs a package that is not installed. Run: pip install "flr[tensorboard]"'
         yield [("trackers",)], Problem(("trackers",), text)

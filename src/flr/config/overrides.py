@@ -6,8 +6,8 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any
 
-from flr.locate import Place
-from flr.problems import Problem, cut
+from flr.config.locate import Place
+from flr.config.problems import Problem, cut
 
 Where = int | str  # a line of the file, or the option of the command line
 

@@ -11,9 +11,9 @@ import torch
 from pydantic import BaseModel, Field, PlainValidator, field_validator, model_validator
 
 from flr.arrays import canonical_json
-from flr.choice import STRICT, Choice, choose
+from flr.config.choice import STRICT, Choice, choose
+from flr.config.problems import Problem, ProblemsError
 from flr.contract import Method
-from flr.problems import Problem, Problems
 from flr.stack import stack
 
 Count = Annotated[int, Field(ge=1)]
@@ -130,15 +130,15 @@ def _read_methods(raw: object) -> tuple[Choice, ...]:
     if not isinstance(raw, list | tuple):
         return (choose("method", raw, default="flr"),)
     if not raw:
-        raise Problems([Problem((), 'should name at least one method, for instance "flr".')])
+        raise ProblemsError([Problem((), 'should name at least one method, for instance "flr".')])
     choices, problems = [], []
     for index, item in enumerate(raw):
         try:
             choices.append(choose("method", item, default="flr"))
-        except Problems as found:
+        except ProblemsError as found:
             problems += [problem.below((index,)) for problem in found.found]
     if problems:
-        raise Problems(problems)
+        raise ProblemsError(problems)
     return tuple(choices)
 
 

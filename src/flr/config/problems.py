@@ -16,7 +16,7 @@ import annotated_types
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from flr.locate import Place
+from flr.config.locate import Place
 
 SECTIONS = ("data", "scenario", "partition", "noise", "train", "eval")
 
@@ -34,7 +34,7 @@ class Problem:
         return replace(self, at=place + self.at)
 
 
-class Problems(ValueError):
+class ProblemsError(ValueError):
     """Several mistakes at once; carries them through validators, which can raise but one error."""
 
     def __init__(self, found: Iterable[Problem]) -> None:
@@ -50,7 +50,7 @@ def translate(
     for detail in error.errors(include_url=False):
         place, field = _resolve(detail["loc"], model)
         cause = detail.get("ctx", {}).get("error")
-        if isinstance(cause, Problems):
+        if isinstance(cause, ProblemsError):
             found = [problem.below(place) for problem in cause.found]
         elif isinstance(cause, ValueError):
             found = [Problem(place, str(cause))]

@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from flr import registry
+from flr.config.locate import Place
+from flr.config.problems import Problem, ProblemsError, cut, nearest, show, translate
 from flr.errors import ConfigError, FlrError
-from flr.locate import Place
-from flr.problems import Problem, Problems, cut, nearest, show, translate
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
@@ -84,15 +84,15 @@ def _complete(
         values = validate(model, {**_toml(entry.fixed), **rest})
     except ValidationError as error:
         words = functools.partial(_unknown_option, entry, free, beside)
-        raise Problems(fixed + translate(error, model, words)) from None
+        raise ProblemsError(fixed + translate(error, model, words)) from None
     if fixed:
-        raise Problems(fixed)
+        raise ProblemsError(fixed)
     choice = Choice(entry.kind, entry.name, {**dict(values), **entry.fixed})
     if isinstance(entry.factory, type):  # a class only checks its options; a function may read data
         try:
             choice.build()
         except (FlrError, ValueError) as error:
-            raise Problems([Problem(at, str(error), head="none")]) from None
+            raise ProblemsError([Problem(at, str(error), head="none")]) from None
     return choice
 
 
@@ -158,7 +158,7 @@ def _choose_import(kind: str, name: str, options: dict[str, Any], at: Place) -> 
     try:
         inspect.signature(imported(name)).bind((1,), 2, **options)
     except FlrError as error:
-        raise Problems([Problem(at, str(error), head="none")]) from None
+        raise ProblemsError([Problem(at, str(error), head="none")]) from None
     except TypeError as error:
         raise _refusal(
             at,
@@ -176,7 +176,7 @@ def imported(name: str) -> Callable[..., Any]:
     advice = "Check the spelling, and that its folder is on PYTHONPATH."
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (importing runs the user's file)
         reason = cut(f"{type(error).__name__}: {error}", 120)
         raise ConfigError(
             f"[train] model = {show(name)} should be module:function; it cannot be imported "
@@ -189,8 +189,8 @@ def imported(name: str) -> Callable[..., Any]:
     return typing.cast(Callable[..., Any], found)
 
 
-def _refusal(at: Place, text: str) -> Problems:
-    return Problems([Problem(at, text)])
+def _refusal(at: Place, text: str) -> ProblemsError:
+    return ProblemsError([Problem(at, text)])
 
 
 def _toml(value: Any) -> Any:

@@ -1,0 +1,69 @@
+"""Every registered method through every clause, and every clause on a method that breaks it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import clauses
+import pytest
+
+from flr import registry
+from flr.errors import FlrError
+from flr.report import html, plots
+
+METHODS = [
+    e.name for e in registry.entries("method").values() if e.factory.__module__.startswith("flr.")
+]
+
+BROKEN = [
+    ("broken-rerun", clauses.rerun),
+    ("broken-workers", clauses.workers),
+    ("broken-resume", clauses.resume_at_every_step),
+    ("broken-rerun", clauses.resume_after_kill),
+    ("broken-drop", clauses.drop),
+    ("broken-nan", clauses.refuse_bad_update),
+    ("broken-batchnorm", clauses.batchnorm_with_a_last_batch_of_one),
+    ("broken-single", clauses.site_of_one_sample),
+    ("broken-undeclared", clauses.nothing_undeclared_leaves),
+    ("broken-clean", clauses.no_clean_label_in_reach),
+    ("broken-state", clauses.state_round_trip),
+    ("broken-hoard", clauses.state_round_trip),
+    ("broken-bytes", clauses.message_bytes_as_described),
+    ("broken-lam", clauses.without_its_term_it_is_fedavg),
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch):
+    """Pictures and pages have tests of their own and take longer than the training here."""
+    monkeypatch.setattr(plots, "curves", lambda *_: None)
+    monkeypatch.setattr(html, "run_page", lambda *_: None)
+
+
+def applies(name: str, clause) -> bool:
+    fields = {f.name for f in dataclasses.fields(registry.get("method", name).factory)}
+    return clause is not clauses.without_its_term_it_is_fedavg or "lam" in fields
+
+
+@pytest.mark.parametrize(
+    ("name", "clause"),
+    [(n, c) for c in clauses.CLAUSES for n in METHODS if applies(n, c)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_every_method_keeps_every_clause(name, clause, tmp_path, monkeypatch):
+    clause(name, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "clause"), BROKEN, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_every_clause_fails_on_a_broken_method(name, clause, tmp_path, monkeypatch):
+    import broken  # noqa: F401 - registers them, after METHODS was read
+
+    with pytest.raises((AssertionError, FlrError, KeyError, ValueError)) as caught:
+        clause(name, tmp_path, monkeypatch)
+    assert "is not known" not in str(caught.value)
+
+
+def test_every_clause_is_shown_to_fail():
+    assert {clause for _, clause in BROKEN} == set(clauses.CLAUSES)
