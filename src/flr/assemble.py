@@ -22,7 +22,7 @@ from flr.data.batches import Batches
 from flr.data.dataset import Dataset, site_table
 from flr.engine.local import LocalTransport
 from flr.engine.run import Federation
-from flr.report import html, lines, plots, recorder, summary
+from flr.report import html, lines, recorder, summary
 from flr.report.describe import leaves_the_site
 from flr.report.recorder import METRICS, Recorder
 from flr.scenario.oracle import Oracle
@@ -132,9 +132,8 @@ def make_recorder(
 def save_model(config: Config, dataset: Dataset, weights: Arrays, folder: Path) -> None:
     """Writes the model file: the same bits for the same weights, wherever and whenever it ran."""
     meta = {
-        "model": config.train.model.name,
-        "options": dict(config.train.model.options),
-        "method": [{"name": c.name, "options": dict(c.options)} for c in config.method],
+        "model": config.train.model.table("name"),
+        "method": [choice.table("name") for choice in config.method],
         "classes": list(dataset.classes),
         "input_shape": list(dataset.input_shape),
         "mean": list(dataset.normalise.mean),
@@ -147,6 +146,8 @@ def write_report(
     config: Config, scenario: Scenario, probe: Recorder, method: Method, folder: Path
 ) -> None:
     """Summary, picture and page, from what the recorder wrote down."""
+    from flr.report import plots  # matplotlib takes a second, and only a finished run needs it
+
     metrics = lines.read(folder / METRICS)
     facts = summary.Facts(
         method=config.label,

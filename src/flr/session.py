@@ -19,6 +19,7 @@ from flr.client import saved
 from flr.config import Config
 from flr.data import sources
 from flr.data.dataset import Dataset
+from flr.engine.workers import prepare
 from flr.errors import DataError
 from flr.report import lines, summary
 from flr.report.recorder import CLIENTS, METRICS
@@ -68,6 +69,8 @@ def run(
     `out` is the run's folder; without it one is made under `runs/`.
     """
     resolved = as_config(config)
+    if resolved.workers > 1:
+        prepare()
     dataset = load_data(resolved, data)
     scenario = load_scenario(resolved, dataset)
     folder = new_folder(Path(out) if out is not None else None, resolved, scenario)
@@ -81,19 +84,25 @@ def run(
 def resume(folder: Path | str, *, data: Any = None, on_round: OnRound | None = None) -> Run:
     """Goes on with a run that was stopped, to the same bits as if it never had been."""
     folder = Path(folder)
-    if not (folder / "config.toml").is_file() or not (folder / "scenario.safetensors").is_file():
-        raise DataError(
-            f"Expected a run folder with config.toml and scenario.safetensors; {folder} is none. "
-            "Give the folder that `flr run` has printed; a run that never started has to be run "
-            "again."
-        )
+    config = read_config(folder)
+    if config.workers > 1:
+        prepare()
     with locked(folder):
-        config = configs.load(folder / "config.toml")
         dataset = load_data(config, data)
         scenario = scenarios.load(folder / "scenario.safetensors")
         scenarios.check_fits(scenario, dataset)
         federate(config, dataset, scenario, folder, on_round)
     return Run(folder)
+
+
+def read_config(folder: Path) -> Config:
+    """The resolved config of a run that was started."""
+    if not (folder / "config.toml").is_file() or not (folder / "scenario.safetensors").is_file():
+        raise DataError(
+            f"Expected a run folder with config.toml and scenario.safetensors; {folder} is none. "
+            "Give the folder that `flr run` has printed; what never started has to be run again."
+        )
+    return configs.load(folder / "config.toml")
 
 
 def as_config(config: Config | Mapping[str, Any] | str | Path) -> Config:

@@ -210,17 +210,17 @@ def test_groups_leave_out_seeds_methods_and_machinery() -> None:
         {"checkpoint_every": 3},
         {"trackers": ["tensorboard"]},
         {"scenario": {"seed": 3}},
+        {"scenario": {"path": "s"}},
+        {"noise": "symmetric"},
+        {"partition": "central"},
     ]
     other: list[dict[str, Any]] = [
         {"rounds": 4},
-        {"noise": "symmetric"},
-        {"partition": "central"},
         {"train": {"lr": 0.2}},
         {"eval": {"every": 2}},
         {"drop": 0.1},
         {"data": {"train": 100}},
         {"aggregate": "middle"},
-        {"scenario": {"path": "s"}},
     ]
     key = parse(base).group_key()
     assert json.loads(key)["rounds"] == 3

@@ -43,9 +43,7 @@ def demo(
 
     console = Console(highlight=False)
     folder = out or session.first_free(Path("runs") / f"demo-{seed}")
-    console.print(
-        "20 sites hold 1,437 handwritten digits; a random share of every site's labels is wrong."
-    )
+    console.print("20 sites hold 1,437 handwritten digits. At each, some labels are wrong.")
     runs = {}
     for method in METHODS:
         config = configs.parse(SETTING | {"method": method, "seed": seed})
@@ -57,8 +55,8 @@ def demo(
     console.print()
     console.print(compare.demo_table(summaries))
     console.print(
-        "Memorized: the share of wrong labels that the model predicts although they are wrong,\n"
-        "by the server's model and by the clients' models after their local training."
+        "Memorized: the share of wrong labels that a model repeats. At clients: their own\n"
+        "models after local training, the mean over those that took part in the last round."
     )
     console.print(f"Pictures: {folder / 'comparison.png'}", soft_wrap=True)
     console.print(f"Page:     {folder / 'index.html'}", soft_wrap=True)

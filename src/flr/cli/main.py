@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +76,7 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run folder.", metavar=
     """Go on with a run that was stopped, to the same bits as if it never had been."""
     from flr import session
 
-    resolved = configs.load(folder / "config.toml")
+    resolved = session.read_config(folder)
     with RunProgress(resolved.label, resolved.rounds, console) as progress:
         done = session.resume(folder, on_round=progress)
     show_run(done)
@@ -148,19 +149,19 @@ def describe(
     if not found:
         names = [e.name for kind in registry.KINDS for e in registry.entries(kind).values()]
         raise typer.BadParameter(registry.unknown("NAME", name, names))
+    width = min(console.width, 100)
     for entry in found:
-        heading = f"{entry.title} ({entry.kind} {entry.name})"
-        console.print(f"[bold]{escape(heading)}[/bold]")
+        console.print(f"{entry.title} ({entry.kind} {entry.name})", style="bold", markup=False)
         if entry.paper:
-            console.print(escape(entry.paper), style="dim")
-        if entry.fixed:
-            console.print(escape(entry.summary))
-        console.print()
-        console.print(escape(entry.doc))
+            console.print(entry.paper, style="dim", markup=False)
+        about = [entry.summary, "", entry.doc] if entry.fixed else [entry.doc]
+        typer.echo("\n" + describing.reflow("\n".join(about), width))
         for title, lines in describing.sections(entry):
-            console.print(f"\n[bold]{title}[/bold]")
+            console.print(f"\n{title}", style="bold", markup=False)
             for line in lines:
-                console.print(f"  {escape(line)}")
+                typer.echo(
+                    textwrap.fill(line, width, initial_indent="  ", subsequent_indent="    ")
+                )
 
 
 @app.command()

@@ -14,7 +14,7 @@ from flr.arrays import Arrays
 from flr.client import models
 from flr.client.desk import PREDICT_BATCH
 from flr.client.fit import load_weights
-from flr.config import Choice
+from flr.config.choice import choose
 from flr.contract import Method
 from flr.data.dataset import Normalisation
 from flr.errors import DataError, FlrError
@@ -61,19 +61,21 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
             f"{meta.get('format')}. "
             "Use the model.safetensors of a run folder."
         )
-    if ":" in str(meta.get("model")) and not trust:
+    model = meta.get("model")
+    name = str(model.get("name")) if isinstance(model, dict) else ""
+    if ":" in name and not trust:
         raise DataError(
-            f'{path} needs the code "{meta["model"]}", which loading would import and run. '
+            f'{path} needs the code "{name}", which loading would import and run. '
             "If you trust it, say --trust (in Python: trust=True)."
         )
     try:
-        method = stack([Choice("method", m["name"], m["options"]).build() for m in meta["method"]])
+        method = stack([choose("method", m, default="").build() for m in meta["method"]])
         shape, classes = tuple(meta["input_shape"]), tuple(meta["classes"])
-        factory = Choice("model", meta["model"], meta["options"]).build()
+        factory = choose("model", model, default="").build()
         networks = models.build(factory, shape, len(classes), method.models, seed=0)
         load_weights(networks, weights)
         normalise = Normalisation(tuple(meta["mean"]), tuple(meta["std"]))
-    except (KeyError, TypeError, RuntimeError, FlrError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, FlrError) as error:
         raise DataError(
             f"The weights in {path} do not fit the model it describes ({error}). Take another "
             f"copy of the file."

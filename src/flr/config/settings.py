@@ -185,12 +185,10 @@ class Config(BaseModel):
         return tomli_w.dumps(self._tree())
 
     def group_key(self) -> str:
-        """What `compare` groups by: all that shapes a result, save the method and the seeds."""
-        tree = self._tree()
-        for key in ("seed", "method", "workers", "checkpoint_every", "trackers"):
-            del tree[key]
-        tree["scenario"].pop("seed", None)
-        return canonical_json(tree)
+        """What `compare` groups by besides the scenario: all that shapes a result, method aside."""
+        free = {"seed", "method", "workers", "checkpoint_every", "trackers"}
+        free |= {"scenario", "partition", "noise"}
+        return canonical_json({k: v for k, v in self._tree().items() if k not in free})
 
     def _tree(self) -> dict[str, Any]:
         methods = [choice.short() for choice in self.method]

@@ -41,7 +41,7 @@ def read_npz(path: Path) -> dict[str, Array]:
     require(path, "an npz file")
     known = ("x", "y", "x_train", "y_train", "x_test", "y_test", "classes")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             found = {name: file[name] for name in known if name in file}
             names = list(file)
     except _BROKEN as error:

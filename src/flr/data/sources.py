@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from pydantic import Field
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from flr.data import checks, files, images
@@ -34,6 +33,8 @@ class Digits:
 
     def load(self) -> Dataset:
         """Pixels are 0 ... 16, as published."""
+        from sklearn.datasets import load_digits  # takes seconds, and few runs need it
+
         bunch = load_digits()
         x = torch.from_numpy(bunch.images.astype(np.uint8))[:, None]
         y = torch.from_numpy(bunch.target.astype(np.int64))

@@ -10,8 +10,9 @@ import threading
 import traceback
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -38,14 +39,23 @@ class Worker:
     order: Order | None = None
 
 
+def prepare() -> None:
+    """Starts the process that workers are forked from, so that it imports torch while we read data.
+
+    Torch's optimisers import torch._dynamo when first used: seconds for each worker otherwise.
+    """
+    forkserver.set_forkserver_preload(["flr.engine.workers", "torch._dynamo"])
+    with _main_module_hidden():
+        forkserver.ensure_running()
+
+
 class Pool:
     """Spreads orders over processes; a worker that dies is replaced and its order given again."""
 
     def __init__(self, plan: Blueprint, workers: int) -> None:
         self.plan = replace(plan, sites=plan.sites.share())
         self.context = mp.get_context("forkserver")
-        # torch's optimisers import this when first used: seconds for each worker if not done before
-        self.context.set_forkserver_preload(["flr.engine.workers", "torch._dynamo"])
+        prepare()
         self.workers = [self._start() for _ in range(workers)]
         self.payload = b""
         self.broadcasts = 0
@@ -96,7 +106,7 @@ class Pool:
         watched, alive = self.context.Pipe(duplex=False)
         process = self.context.Process(target=_work, args=(theirs, watched, self.plan), daemon=True)
         try:
-            with _main_module_hidden(self.plan):
+            with nullcontext() if self._needs_main() else _main_module_hidden():
                 process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ConfigError(
@@ -106,6 +116,12 @@ class Pool:
         theirs.close()
         watched.close()
         return Worker(process, ours, alive)
+
+    def _needs_main(self) -> bool:
+        """Whether method or model are defined in the user's script, which then must run again."""
+        model = getattr(self.plan.model, "func", self.plan.model)
+        owners = {type(part).__module__ for part in parts_of(self.plan.method)}
+        return "__main__" in owners | {model.__module__}
 
     def _replace(self, dead: Worker) -> Worker:
         dead.process.kill()
@@ -179,12 +195,8 @@ def _death_notice(order: Order) -> str:
 
 
 @contextmanager
-def _main_module_hidden(plan: Blueprint) -> Iterator[None]:
-    """Keeps workers from running the user's script again, unless the method is defined there."""
-    model = getattr(plan.model, "func", plan.model)
-    if "__main__" in {model.__module__, *(type(part).__module__ for part in parts_of(plan.method))}:
-        yield
-        return
+def _main_module_hidden() -> Iterator[None]:
+    """Keeps multiprocessing from running the user's script again in another process."""
     real = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:

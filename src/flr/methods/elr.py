@@ -46,12 +46,12 @@ class ELR(Method):
     """Early-learning regularisation: pulls each prediction to its own running average, locally.
 
     Equation:
-        target_i <- beta * target_i + (1 - beta) * p_i        (starts at 0, updated before the loss)
+        target_i <- beta * target_i + (1 - beta) * p_i    (starts at 0)
         L = CE + lam * mean_i log(1 - <p_i, target_i>)
 
     State: one table target (samples x classes).
     Leaves the site: weights and the number of samples; the table stays.
-    Differs from FLR with alpha = 0: the target starts at zero as in the authors' code, not at the
+    Differs: from FLR with alpha = 0, as the target starts at zero like in the authors' code, not at the
     first prediction.
     """
 

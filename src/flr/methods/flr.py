@@ -109,12 +109,13 @@ class FLR(Method):
     """Pulls each prediction to a blend of running averages of global and local predictions.
 
     Equation:
-        s_i <- beta * s_i + (1 - beta) * p_i^srv          global (first visit: s_i = p_i^srv)
-        m_i <- gamma * m_i + (1 - gamma) * p_i            local  (first visit: m_i = p_i)
-        t_i  = alpha * s_i + (1 - alpha) * m_i            mixture, held constant
+        s_i <- beta * s_i + (1 - beta) * p_i^srv     global (first visit: p_i^srv)
+        m_i <- gamma * m_i + (1 - gamma) * p_i       local (first visit: p_i)
+        t_i  = alpha * s_i + (1 - alpha) * m_i       mixture, held constant
         L    = mean_i CE(y_i, p_i) + lam * mean_i log(1 - <p_i, t_i>)
-        alpha(r) = alpha * r / R,   beta(r) = 0 before R/2,   gamma(r) = 0 before R_w
-        (warmup_rounds)
+        alpha(r) = alpha * r / R
+        beta(r)  = 0 before R / 2
+        gamma(r) = 0 before R_w (warmup_rounds)
 
     State: two tables s and m (samples x classes) and a flag for each sample.
     Leaves the site: weights and the number of samples; the tables stay.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from flr.arrays import nbytes
 from flr.client import models
@@ -13,6 +15,8 @@ from flr.client.fit import weights_of
 from flr.contract import Declared, Method
 from flr.registry import Entry
 from flr.stack import parts_of
+
+REQUIRED = "required"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +37,7 @@ def options(entry: Entry) -> list[Option]:
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             continue
         default = entry.fixed.get(parameter.name, parameter.default)
-        shown = "required" if default is inspect.Parameter.empty else default
+        shown = REQUIRED if default is inspect.Parameter.empty else default
         text = type_name(hints.get(parameter.name, Any))
         found.append(Option(parameter.name, text, shown, parameter.name in entry.fixed))
     return found
@@ -111,9 +115,23 @@ def example_bytes(method: Method) -> tuple[int, int]:
 
 
 def method_of(entry: Entry) -> Method:
-    """The method of an entry with its default settings."""
-    made: Method = entry.factory(**entry.fixed)
-    return made
+    """The method of an entry with its default settings; its class, where some have no default."""
+    required = any(option.default == REQUIRED for option in options(entry))
+    return cast(Method, entry.factory if required else entry.factory(**entry.fixed))
+
+
+def reflow(doc: str, width: int) -> str:
+    """Fills paragraphs to the width; indented lines (equations) and headings like "State:" stay."""
+    blocks: list[str] = []
+    open_paragraph = False
+    for line in doc.splitlines():
+        prose = bool(line) and not line[0].isspace()
+        if prose and open_paragraph and not re.match(r"[A-Z][\w ]*:", line):
+            blocks[-1] += " " + line
+        else:
+            blocks.append(line)
+        open_paragraph = prose
+    return "\n".join(b if not b or b[0].isspace() else textwrap.fill(b, width) for b in blocks)
 
 
 def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
@@ -145,7 +163,7 @@ def toml_value(value: Any) -> str:
         return "(decided at run time)"
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) and value != "required" else str(value)
+    return f'"{value}"' if isinstance(value, str) and value != REQUIRED else str(value)
 
 
 def facts(entry: Entry) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from typing import Any
 from scipy import stats
 
 from flr import config
+from flr.arrays import canonical_json
 from flr.errors import DataError
 from flr.report import summary
 from flr.report.memorization import mean
+from flr.scenario import scenario
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,18 @@ def read_run(folder: Path) -> Run:
         method=settings.label,
         options=tuple(options),
         seed=settings.seed,
-        group=settings.group_key(),
+        group=canonical_json([settings.group_key(), made_by(folder, settings)]),
         scenario=found["scenario"],
         summary=found,
     )
+
+
+def made_by(folder: Path, settings: config.Config) -> list[Any]:
+    """Partition and noise of a run's scenario, also where it was read from a file."""
+    if settings.scenario.path is None:
+        return [settings.partition.table("kind"), settings.noise.table("kind")]
+    spec = scenario.load(folder / "scenario.safetensors").spec
+    return [spec.get("partition"), spec.get("noise")]
 
 
 def tabulate(runs: Sequence[Run]) -> Table:

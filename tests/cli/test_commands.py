@@ -1,0 +1,195 @@
+"""The commands, as a user types them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tomllib
+
+import numpy as np
+import pytest
+
+import flr
+from flr import registry
+from flr.session import Run
+
+CONFIG = """rounds = 3
+workers = 1
+[data]
+name = "digits"
+train = 200
+test = 60
+[partition]
+kind = "iid"
+clients = 5
+[noise]
+kind = "symmetric"
+floor = 0.2
+[train]
+participation = 0.6
+epochs = 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiment.toml").write_text(CONFIG)
+    return "experiment.toml"
+
+
+def test_a_run_folder_is_complete(cli, config, tmp_path):
+    result = cli("run", config, "--set", "method=elr", "--set", "noise.floor=0.4", "--out", "r")
+    assert result.code == 0, result.err
+    assert "After 3 rounds the model is right on" in " ".join(result.out.split())
+    names = {p.name for p in (tmp_path / "r").iterdir()}
+    assert names >= {
+        "config.toml",
+        "scenario.safetensors",
+        "metrics.jsonl",
+        "clients.jsonl",
+        "summary.json",
+        "model.safetensors",
+        "checkpoint",
+        "curves.png",
+        "report.html",
+    }
+    resolved = tomllib.loads((tmp_path / "r" / "config.toml").read_text())
+    assert resolved["noise"]["floor"] == 0.4
+    assert resolved["method"]["name"] == "elr"
+    assert resolved["train"]["momentum"] == 0.5, "defaults are written too"
+    again = cli("run", "r/config.toml", "--out", "again")
+    assert again.code == 0
+    model = "model.safetensors"
+    assert (tmp_path / "r" / model).read_bytes() == (tmp_path / "again" / model).read_bytes()
+
+
+def test_summary_has_the_promised_keys(cli, config, tmp_path):
+    cli("run", config, "--out", "r")
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    five = {"clean_correct", "clean_wrong", "noisy_correct", "noisy_wrong", "noisy_memorized"}
+    assert set(summary["accuracy"]) >= {"best", "last", "last10"}
+    for side in ("server", "client", "client_noisy"):
+        assert set(summary["memorization"][side]) == five
+        assert set(summary["memorization"]["last10"][side]) == five
+    assert set(summary["noise"]) >= {"nominal", "realised"}
+    assert summary["noise"]["realised"] < summary["noise"]["nominal"], "the true class is redrawn too"
+    assert {"scenario", "seconds"} <= set(summary)
+    metrics = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").open()]
+    assert summary["accuracy"]["last"] == metrics[-1]["accuracy"]
+    assert summary["accuracy"]["best"] == max(m["accuracy"] for m in metrics)
+    assert summary["accuracy"]["last10"] == pytest.approx(np.mean([m["accuracy"] for m in metrics]))
+
+
+def test_resume_and_compare(cli, config, tmp_path):
+    for method in ("fedavg", "flr"):
+        for seed in (1, 2):
+            out = f"{method}-{seed}"
+            code = cli("run", config, "--set", f"method={method}", "--set", f"seed={seed}", "--out", out)
+            assert code.code == 0
+    assert cli("resume", "flr-1").code == 0
+    runs = ["fedavg-1", "fedavg-2", "flr-1", "flr-2"]
+    table = cli("compare", *runs)
+    assert table.code == 0
+    assert all(len(line) <= 80 for line in table.out.splitlines())
+    rows = list(csv.DictReader(io.StringIO(cli("compare", *runs, "--csv").out)))
+    assert [row["method"] for row in rows] == ["fedavg", "flr"]
+    assert {row["n"] for row in rows} == {"2"}
+    assert r"\begin{tabular}" in cli("compare", *runs, "--latex").out
+    assert cli("compare", *runs, "--markdown").out.startswith("|")
+    refused = cli("compare", "fedavg-1", "fedavg-2", "flr-1")
+    assert refused.code == 4
+    assert "lacks scenario" in refused.message
+
+
+def test_a_saved_scenario_is_shared(cli, config, tmp_path):
+    cli("run", config, "--set", "method=fedavg", "--out", "a")
+    text = CONFIG.split("[partition]")[0] + "[scenario]\npath = 'a/scenario.safetensors'\n[train]\n"
+    (tmp_path / "b.toml").write_text(text + "participation = 0.6\nepochs = 1\n")
+    assert cli("run", "b.toml", "--set", "seed=9", "--out", "b").code == 0
+    assert Run(tmp_path / "a").summary["scenario"] == Run(tmp_path / "b").summary["scenario"]
+    table = cli("compare", "a", "b", "--csv")
+    assert table.code == 0, table.err
+    assert [row["method"] for row in csv.DictReader(io.StringIO(table.out))] == ["fedavg", "flr"]
+
+
+def test_predict_and_evaluate_need_only_the_model_file(cli, config, tmp_path):
+    cli("run", config, "--out", "r")
+    (tmp_path / "r" / "model.safetensors").rename(tmp_path / "m.safetensors")
+    shown = json.loads(cli("evaluate", "m.safetensors", "digits", "--json").out)
+    assert shown["samples"] == 360
+    assert set(shown["per_class"]) == {str(n) for n in range(10)}
+    data = registry.get("dataset", "digits").factory().load()
+    np.savez(tmp_path / "x.npz", x=data.test.x.numpy())
+    rows = list(csv.DictReader(io.StringIO(cli("predict", "m.safetensors", "x.npz").out)))
+    right = [int(r["predicted"]) == y for r, y in zip(rows, data.test.y.tolist(), strict=True)]
+    assert np.mean(right) == pytest.approx(shown["accuracy"])
+    assert all(0 <= float(r["probability"]) <= 1 for r in rows)
+    cli("predict", "m.safetensors", "x.npz", "--out", "p.csv")
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 361
+    no_labels = cli("evaluate", "m.safetensors", "x.npz")
+    assert no_labels.code == 4
+    assert "needs labels" in no_labels.message
+    np.savez(tmp_path / "bad.npz", x=np.zeros((3, 5)))
+    assert "expects inputs of shape (1, 8, 8)" in cli("predict", "m.safetensors", "bad.npz").message
+
+
+def test_a_model_file_that_names_code_needs_trust(cli, config, tmp_path):
+    done = cli("run", config, "--set", "train.model='toys:batchnorm_net'", "--out", "r")
+    assert done.code == 0, done.err
+    refused = cli("evaluate", "r", "digits")
+    assert refused.code == 4
+    assert "--trust" in refused.message
+    assert cli("evaluate", "r", "digits", "--trust").code == 0
+
+
+def test_numbers_do_not_depend_on_workers_option(cli, config, tmp_path):
+    cli("run", config, "--out", "one", "--workers", "1")
+    cli("run", config, "--out", "two", "--workers", "2")
+    model = "model.safetensors"
+    assert (tmp_path / "one" / model).read_bytes() == (tmp_path / "two" / model).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["methods", "models", "datasets", "partitions", "noises"])
+def test_everything_listed_can_be_described(kind, cli):
+    names = [entry["name"] for entry in json.loads(cli("list", kind, "--json").out)]
+    assert names == sorted(names)
+    plain = cli("list", kind).out
+    for name in names:
+        assert name in plain
+        described = cli("describe", name)
+        assert described.code == 0
+        assert name in described.out
+        assert all(len(line) <= 80 for line in described.out.splitlines()), described.out
+
+
+def test_describe_says_what_leaves_and_reaches_a_site(cli):
+    text = cli("describe", "flr").out
+    for part in ("log(1 - <p_i, t_i>)", "Leaves the site", "Reaches the site", "Stays at the site"):
+        assert part in text
+    assert "lam = 2.0" in text
+
+
+def test_check_reads_the_split_and_says_so(cli, config, tmp_path):
+    result = cli("check", config)
+    assert result.code == 0
+    assert "5 sites with 40 to 40 samples" in " ".join(result.out.split())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_arrays_in_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = rng.normal(size=(60, 4)).astype(np.float32) + y[:, None]
+    settings = {"rounds": 2, "workers": 1, "partition": {"kind": "iid", "clients": 4}}
+    run = flr.run(settings, data=(x, y))
+    assert run.folder.parent.name == "runs"
+    assert 0 <= run.summary["accuracy"]["last"] <= 1
+    assert len(run.metrics) == 2
+    assert run.config.rounds == 2
+    probabilities = run.model().probabilities(__import__("torch").from_numpy(x))
+    assert probabilities.shape == (60, 3)
+    again = flr.run(settings, data=(x, y))
+    assert again.folder != run.folder
