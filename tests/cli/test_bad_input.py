@@ -36,7 +36,11 @@ CONFIGS = {
     "two rivals": (('"flr"', '["flr", "slr"]'), 3, ["FLR", "twice"]),
     "fixed by an alias": (('"flr"', '{ name = "slr", alpha = 0.5 }'), 3, ["slr fixes alpha = 1.0"]),
     "endless warm-up": (('"flr"', '{ name = "flr", warmup_rounds = 9 }'), 3, ["warmup_rounds = 9"]),
-    "more replies than clients": (("rounds = 2", "rounds = 2\nmin_replies = 3"), 3, ["min_replies"]),
+    "more replies than clients": (
+        ("rounds = 2", "rounds = 2\nmin_replies = 3"),
+        3,
+        ["min_replies"],
+    ),
     "more clients than samples": (("clients = 4", "clients = 500"), 3, ["500 sites", "100"]),
     "more samples than there are": (("train = 100", "train = 9999"), 3, ["1,437", "9,999"]),
     "model needs images": (('"mlp"', '"mpl:net"'), 3, ["mpl:net"]),
@@ -85,7 +89,11 @@ FILES = {
         lambda p: features(p, x=np.array([{}, {}], dtype=object), y=np.zeros(2)),
         ["d.npz"],
     ),
-    "lengths differ": ("d.npz", lambda p: features(p, x=np.zeros((4, 2)), y=np.zeros(3, int)), ["3"]),
+    "lengths differ": (
+        "d.npz",
+        lambda p: features(p, x=np.zeros((4, 2)), y=np.zeros(3, int)),
+        ["3"],
+    ),
     "NaN features": (
         "d.npz",
         lambda p: features(p, x=np.full((4, 2), np.nan), y=np.array([0, 1, 0, 1])),
@@ -105,7 +113,9 @@ def test_broken_data_files(case, cli, tmp_path, monkeypatch):
     name, write, parts = FILES[case]
     write(tmp_path / name)
     kind = name.split(".")[1]
-    text = GOOD.replace('name = "digits"\ntrain = 100\ntest = 50', f'name = "{kind}"\npath = "{name}"')
+    text = GOOD.replace(
+        'name = "digits"\ntrain = 100\ntest = 50', f'name = "{kind}"\npath = "{name}"'
+    )
     (tmp_path / "experiment.toml").write_text(text)
     result = cli("run", "experiment.toml")
     assert result.code == 4
@@ -137,8 +147,12 @@ def test_wrong_calls(args, code, part, cli, tmp_path, monkeypatch):
     assert "Traceback" not in result.err + result.out
 
 
-words = st.sampled_from(["rounds", "method", "noise", "kind", "[", "]", "=", '"', "\n", "nan", "-1"])
-edits = st.tuples(st.integers(0, len(GOOD)), st.integers(0, 12), st.one_of(words, st.text(max_size=8)))
+words = st.sampled_from(
+    ["rounds", "method", "noise", "kind", "[", "]", "=", '"', "\n", "nan", "-1"]
+)
+edits = st.tuples(
+    st.integers(0, len(GOOD)), st.integers(0, 12), st.one_of(words, st.text(max_size=8))
+)
 
 
 @settings(
@@ -160,7 +174,9 @@ def test_mangled_configs(cli, tmp_path, changes):
         assert_clear(result)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_mangled_data_files(cli, tmp_path, data):
     """Bytes changed, cut or added in npz and CSV files that were good."""

@@ -74,7 +74,9 @@ def test_summary_has_the_promised_keys(cli, config, tmp_path):
         assert set(summary["memorization"][side]) == five
         assert set(summary["memorization"]["last10"][side]) == five
     assert set(summary["noise"]) >= {"nominal", "realised"}
-    assert summary["noise"]["realised"] < summary["noise"]["nominal"], "the true class is redrawn too"
+    assert summary["noise"]["realised"] < summary["noise"]["nominal"], (
+        "the true class is redrawn too"
+    )
     assert {"scenario", "seconds"} <= set(summary)
     metrics = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").open()]
     assert summary["accuracy"]["last"] == metrics[-1]["accuracy"]
@@ -86,7 +88,9 @@ def test_resume_and_compare(cli, config, tmp_path):
     for method in ("fedavg", "flr"):
         for seed in (1, 2):
             out = f"{method}-{seed}"
-            code = cli("run", config, "--set", f"method={method}", "--set", f"seed={seed}", "--out", out)
+            code = cli(
+                "run", config, "--set", f"method={method}", "--set", f"seed={seed}", "--out", out
+            )
             assert code.code == 0
     assert cli("resume", "flr-1").code == 0
     runs = ["fedavg-1", "fedavg-2", "flr-1", "flr-2"]

@@ -69,7 +69,7 @@ class ForgetsOnResume(Method):
 
 def reset() -> int:
     """Starts counting anew with each run."""
-    global CALLS  # noqa: PLW0603
+    global CALLS
     CALLS = itertools.count(1)
     return 0
 

@@ -64,7 +64,7 @@ def drop(method: Any, folder: Path, monkeypatch: Any) -> None:
 
 
 def refuse_bad_update(method: Any, folder: Path, monkeypatch: Any) -> None:
-    """An update with NaN or a wrong shape is named and left out, and its client's state does not count."""
+    """An update with NaN or a wrong shape is named and left out; its state does not count."""
     real, steps = desk.run_task, []
 
     def spoiled(c: Client, task: str) -> arrays.Arrays:
@@ -111,7 +111,7 @@ def site_of_one_sample(method: Any, folder: Path, monkeypatch: Any) -> None:
 
 
 def nothing_undeclared_leaves(method: Any, folder: Path, monkeypatch: Any) -> None:
-    """Replies hold the weights and what is declared: the run is not stopped by the check at the site."""
+    """Replies hold the weights and what is declared, so that no site stops the run."""
     sent: list[set[str]] = []
     real = desk.run_task
 
@@ -150,7 +150,7 @@ def no_clean_label_in_reach(method: Any, folder: Path, monkeypatch: Any) -> None
 
 
 def state_round_trip(method: Any, folder: Path, monkeypatch: Any) -> None:
-    """State is declared, comes back from disk bit for bit, and is replaced, never changed in place."""
+    """State is declared, comes back from disk bit for bit, and is never changed in place."""
     real_read, real_write = StateFiles.read, StateFiles.write
     handed: dict[int, tuple[arrays.Arrays, arrays.Arrays]] = {}
 

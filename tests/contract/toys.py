@@ -1,4 +1,4 @@
-"""What the contract suite trains: a tiny federation, a BatchNorm network, and ways to disturb it."""
+"""What the contract suite trains: a tiny federation, and ways to disturb it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def bits(run: Run) -> str:
     return hashlib.sha256((run.folder / "model.safetensors").read_bytes()).hexdigest()
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """Ends a run from outside."""
 
 
@@ -72,11 +72,11 @@ def train_until(method: Any, out: Path, round: int, **changes: Any) -> None:
 
     def stop(metrics: dict[str, Any]) -> None:
         if metrics["round"] == round:
-            raise Stopped
+            raise StoppedError
 
     try:
         flr.run(settings(method, **changes), out=out, on_round=stop)
-    except Stopped:
+    except StoppedError:
         return
     raise AssertionError(f"the run ended before round {round}")
 
@@ -84,7 +84,7 @@ def train_until(method: Any, out: Path, round: int, **changes: Any) -> None:
 def train_until_killed(method: Any, out: Path, tasks: int, after_state: bool) -> None:
     """A run in a process of its own that gets SIGKILL inside a round: at the n-th client's task.
 
-    The kill comes when the client has trained, or when its new state is written and not yet accepted.
+    The kill comes when the client has trained, or when its state is written but not accepted.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["toys", "flr.engine.workers", "torch._dynamo"])

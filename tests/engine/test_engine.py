@@ -1,4 +1,4 @@
-"""The engine where things go wrong: killed workers, damaged checkpoints, lost clients, locked folders."""
+"""The engine where things go wrong: killed workers, damaged checkpoints, lost clients."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import threading
 import time
 from pathlib import Path
 
+import hostile  # noqa: F401 - registers them
 import pytest
 import torch
 from filelock import FileLock
+from toys import ROUNDS, bits, settings, train, train_until
 
 import flr
 from flr import arrays, seeds
@@ -23,9 +25,6 @@ from flr.contract import Method, Server
 from flr.engine import checkpoint
 from flr.engine.checkpoint import Checkpoint
 from flr.errors import DataError, RunError
-from toys import ROUNDS, bits, settings, train, train_until
-
-import hostile  # noqa: F401 - registers them
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def whole(tmp_path_factory):
 
 
 def test_a_killed_worker_is_replaced_and_its_client_trained_again(tmp_path):
-    """SIGKILL to a worker in the middle of a client's training; the run goes on to the same bits."""
+    """SIGKILL to a worker while it trains a client; the run goes on to the same bits."""
     method = {"name": "lethal-once", "scar": str(tmp_path / "scar")}
     wounded = train(method, tmp_path / "wounded", workers=2)
     assert (tmp_path / "scar").exists()
@@ -67,7 +66,7 @@ def test_a_failing_client_is_reported_with_its_error(tmp_path):
 
 
 def test_workers_end_when_the_main_process_is_killed(tmp_path):
-    """kill -9 of the main process inside a round: no worker stays, and resume gives the same bits."""
+    """kill -9 of the main process: no worker stays, and resume gives the same bits."""
     script = tmp_path / "main.py"
     script.write_text(
         "import flr, multiprocessing, os, signal, toys\n"
@@ -100,7 +99,9 @@ def zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z"
 
 
-@pytest.mark.parametrize("damage", ["truncated tensors", "truncated json", "flipped bit", "no tensors"])
+@pytest.mark.parametrize(
+    "damage", ["truncated tensors", "truncated json", "flipped bit", "no tensors"]
+)
 def test_a_damaged_checkpoint_is_passed_over(damage, whole, tmp_path, caplog):
     train_until("flr", tmp_path / "run", 3)
     folder = tmp_path / "run" / "checkpoint"

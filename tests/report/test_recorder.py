@@ -148,7 +148,7 @@ def test_trackers_and_progress_get_the_numbers(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
 
     class Memory:
-        def log(self, round: int, values: dict[str, float]) -> None:  # noqa: A002
+        def log(self, round: int, values: dict[str, float]) -> None:
             logged.append((round, values))
 
         def close(self) -> None: ...
@@ -170,7 +170,7 @@ def test_closing_closes_the_trackers(tmp_path: Path) -> None:
     closed = []
 
     class Once:
-        def log(self, round: int, values: dict[str, float]) -> None: ...  # noqa: A002
+        def log(self, round: int, values: dict[str, float]) -> None: ...
 
         def close(self) -> None:
             closed.append(self)

@@ -55,8 +55,8 @@ def demo(
     console.print()
     console.print(compare.demo_table(summaries))
     console.print(
-        "Memorized: the share of wrong labels that a model repeats. At clients: their own\n"
-        "models after local training, the mean over those that took part in the last round."
+        "Memorized: the share of wrong labels that a model repeats. At clients: by their\n"
+        "own models after local training, the mean over those of the last round."
     )
     console.print(f"Pictures: {folder / 'comparison.png'}", soft_wrap=True)
     console.print(f"Page:     {folder / 'index.html'}", soft_wrap=True)

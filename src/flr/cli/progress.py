@@ -17,8 +17,7 @@ class RunProgress:
     def __init__(self, label: str, rounds: int, console: Console) -> None:
         self.label, self.rounds, self.console = label, rounds, console
         self.live = console.is_terminal and sys.stdout.isatty()
-        self.started = time.monotonic()
-        self.first: int | None = None
+        self.first: tuple[int, float] | None = None  # round and time; before it is start-up
         self.news = ""
         columns = (
             TextColumn("{task.description:<8}"),
@@ -47,7 +46,7 @@ class RunProgress:
     def __call__(self, metrics: dict[str, Any]) -> None:
         """A round is over."""
         done = int(metrics["round"])
-        self.first = done - 1 if self.first is None else self.first
+        self.first = self.first or (done, time.monotonic())
         self.news = _news(metrics) or self.news
         if self.bar and self.task is not None:
             self.bar.update(self.task, completed=done, news=self.news)
@@ -59,7 +58,10 @@ class RunProgress:
             )
 
     def _left(self, done: int) -> str:
-        per_round = (time.monotonic() - self.started) / max(done - (self.first or 0), 1)
+        round_then, then = self.first or (done, 0.0)
+        if done == round_then:
+            return ""
+        per_round = (time.monotonic() - then) / (done - round_then)
         return f"{per_round * (self.rounds - done):.0f} s left"
 
 

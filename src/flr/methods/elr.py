@@ -51,8 +51,8 @@ class ELR(Method):
 
     State: one table target (samples x classes).
     Leaves the site: weights and the number of samples; the table stays.
-    Differs: from FLR with alpha = 0, as the target starts at zero like in the authors' code, not at the
-    first prediction.
+    Differs: from FLR with alpha = 0; the target starts at zero, as in the authors' code, and not
+    at the first prediction.
     """
 
     lam: Annotated[float, Ge(0)] = 4.0
