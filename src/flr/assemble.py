@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from flr import trackers
 from flr.arrays import Arrays
 from flr.client import saved
-from flr.client.desk import Blueprint, predict
+from flr.client.desk import BenchmarkDesk, Blueprint, predict
 from flr.client.fit import load_weights, weights_of
 from flr.client.state import StateFiles
 from flr.config import Config
@@ -39,7 +39,7 @@ def federate(
     method = blueprint.method
     with threads(config.train.threads):
         networks = blueprint.networks()
-        server = make_server(config, method, weights_of(networks), len(scenario.sites))
+        server = make_server(config, dataset, scenario, blueprint, weights_of(networks))
         probe = make_recorder(config, dataset, scenario, blueprint, networks, on_round, folder)
         transport = LocalTransport(blueprint, min(config.workers, server.per_round), config.drop)
         federation = Federation(
@@ -81,8 +81,11 @@ def make_blueprint(config: Config, dataset: Dataset, scenario: Scenario, folder:
     )
 
 
-def make_server(config: Config, method: Method, weights: Arrays, clients: int) -> Server:
+def make_server(
+    config: Config, dataset: Dataset, scenario: Scenario, blueprint: Blueprint, weights: Arrays
+) -> Server:
     """A server before the first round."""
+    clients = len(scenario.sites)
     server = Server(
         arrays=weights,
         state={},
@@ -91,9 +94,21 @@ def make_server(config: Config, method: Method, weights: Arrays, clients: int) -
         per_round=config.train.asked(clients),
         seed=config.seed,
         aggregate=config.aggregate.build(),
+        examples=tuple(len(site) for site in scenario.sites),
+        benchmark=make_benchmark(dataset, scenario, blueprint),
     )
-    method.start(server)
+    blueprint.method.start(server)
     return server
+
+
+def make_benchmark(
+    dataset: Dataset, scenario: Scenario, blueprint: Blueprint
+) -> BenchmarkDesk | None:
+    """The server's clean samples, where the scenario sets some aside."""
+    if not len(scenario.benchmark):
+        return None
+    clean = dataset.train[scenario.benchmark]
+    return BenchmarkDesk(blueprint, dataset.normalise(clean.x), clean.y)
 
 
 def make_recorder(

@@ -43,9 +43,11 @@ MODEL = "model."  # prefix of the networks' weights and buffers: "model.<network
 
 @dataclass(frozen=True)
 class Declared:
-    """An array that crosses the wire besides the weights: name, shape in words, what it tells.
+    """An array besides the weights that is sent, received or kept: name, shape, what it tells.
 
-    Shape entries are numbers, "classes" or "samples" (of the site).
+    Shape entries are numbers or words: "classes", "samples" (of the site), "features" (that the
+    head of a network takes) and "weights" (all numbers of one network, for a whole network under a
+    prefix: the name then ends with ".*"). `{net}` in a name stands for the number of each network.
     """
 
     name: str
@@ -53,9 +55,8 @@ class Declared:
     what: str
     dtype: torch.dtype = torch.float32
 
-    def size(self, classes: int, samples: int) -> tuple[int, ...]:
-        """The shape in numbers at a site."""
-        words = {"classes": classes, "samples": samples}
+    def size(self, words: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape in numbers, given what the words mean at a site."""
         return tuple(words[n] if isinstance(n, str) else n for n in self.shape)
 
 
@@ -74,11 +75,18 @@ class Site:
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples of a site as a network sees them; `index` is stable over rounds and orders."""
+    """Samples of a site as a network sees them; `index` is stable over rounds and orders.
+
+    In a mixed batch, row i is `weight` of row i of `plain` and the rest of its row `partner[i]`.
+    """
 
     x: Tensor
-    y: Tensor
+    y: Tensor  # class numbers, or rows of probabilities
     index: Tensor
+    networks: tuple[int, ...] | None = None  # which are trained on it; None: all
+    plain: Batch | None = None
+    partner: Tensor | None = None
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,13 @@ class Client:
         return self._reference
 
 
+class Benchmark(Protocol):
+    """The server's clean samples, reached like a client: by tasks."""
+
+    def run(self, s: Server, task: str, arrays: Arrays) -> Arrays:
+        """Does a task of the method on these samples, starting from these arrays."""
+
+
 @dataclass
 class Server:
     """The server between two steps: all of it is plain data, so that it can be checkpointed."""
@@ -151,6 +166,8 @@ class Server:
     per_round: int
     seed: int
     aggregate: Aggregate
+    examples: tuple[int, ...] = ()  # samples of each client, as they said when they joined
+    benchmark: Benchmark | None = None  # a small clean set of the server's own
     step: int = 0  # counts every plan and reduce
     round: int = 0  # what is reported; may stay the same over many steps
 
@@ -183,6 +200,8 @@ class Method:
     receives: ClassVar[tuple[Declared, ...]] = ()  # what reaches a site besides the weights
     keeps: ClassVar[tuple[Declared, ...]] = ()  # what a site remembers between rounds
     cost: ClassVar[str] = "one forward and one backward pass per batch"
+    individual: ClassVar[bool] = False  # the server looks at single replies, not only at sums
+    aggregates: ClassVar[bool] = False  # has a rule of its own in place of the config's
 
     # ---- before a run
 

@@ -130,7 +130,8 @@ def load_scenario(config: Config, dataset: Dataset) -> Scenario:
         scenarios.check_fits(scenario, dataset)
         return scenario
     seed = config.seed if config.scenario.seed is None else config.scenario.seed
-    return scenarios.build(dataset, config.partition.build(), config.noise.build(), seed)
+    partition, noise = config.partition.build(), config.noise.build()
+    return scenarios.build(dataset, partition, noise, seed, config.scenario.benchmark)
 
 
 def new_folder(out: Path | None, config: Config, scenario: Scenario) -> Path:

@@ -22,6 +22,8 @@ from flr.report.describe import message_bytes
 from flr.scenario.oracle import Oracle
 from flr.stack import parts_of
 
+WORDS = {"classes": 10, "samples": 21, "features": 12}  # at a site of the tiny federation
+
 
 def rerun(method: Any, folder: Path, monkeypatch: Any) -> None:
     """The same seed gives the same bits."""
@@ -170,14 +172,15 @@ def state_round_trip(method: Any, folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(StateFiles, "read", read)
     monkeypatch.setattr(StateFiles, "write", write)
     run = train(method, folder / "run")
-    declared = {d.name: d for d in run.config.build_method().keeps}
+    made = run.config.build_method()
+    declared = {d.name.format(net=net): d for d in made.keeps for net in range(made.models)}
     kept = list((run.folder / "checkpoint" / "state").glob("*/*"))
     assert bool(kept) == bool(declared)
     for path in kept:
         state, _ = arrays.load(path)
         assert sorted(state) == sorted(declared)
         for name, value in state.items():
-            assert tuple(value.shape) == declared[name].size(classes=10, samples=21)
+            assert tuple(value.shape) == declared[name].size(WORDS)
             assert value.dtype == declared[name].dtype
 
 
@@ -185,7 +188,7 @@ def message_bytes_as_described(method: Any, folder: Path, monkeypatch: Any) -> N
     """What crossed the wire is what `describe` says."""
     run = train(method, folder / "run")
     weights, _ = arrays.load(run.folder / "model.safetensors")
-    down, up = message_bytes(run.config.build_method(), nbytes(weights), classes=10, samples=21)
+    down, up = message_bytes(run.config.build_method(), nbytes(weights), WORDS)
     assert {(c["bytes_down"], c["bytes_up"]) for c in run.clients} == {(down, up)}
 
 

@@ -43,7 +43,7 @@ class LethalOnce(Method):
     Leaves the site: nothing.
     """
 
-    scar: Path
+    scar: Path = Path("scar")
 
     def penalty(self, c: Client, net: int) -> float:
         if not self.scar.exists():

@@ -11,7 +11,7 @@ import torch
 
 from flr import arrays
 from flr.data.sources import Digits, from_arrays, subset
-from flr.errors import DataError
+from flr.errors import ConfigError, DataError
 from flr.scenario.noise import Asymmetric, NoNoise, Symmetric
 from flr.scenario.oracle import Oracle
 from flr.scenario.partition import BernoulliDirichlet, Central, Iid
@@ -217,3 +217,17 @@ def test_many_sites_are_cheap():
     scenario = build(data, Iid(n), NoNoise(), 0)
     assert len(scenario.sites) == n
     assert Oracle.of(scenario, data).overall == 0.0
+
+
+def test_a_benchmark_is_held_out_of_every_site(digits, tmp_path):
+    dataset = digits
+    plain = build(dataset, Iid(clients=4), Symmetric(), seed=1)
+    held = build(dataset, Iid(clients=4), Symmetric(), seed=1, benchmark=50)
+    assert torch.bincount(dataset.train.y[held.benchmark]).tolist() == [5] * 10
+    assert not set(held.benchmark.tolist()) & set(held.index.tolist())
+    assert len(held.index) + 50 == len(dataset.train)
+    assert held.hash != plain.hash
+    held.save(tmp_path / "s.safetensors")
+    assert load(tmp_path / "s.safetensors").benchmark.tolist() == held.benchmark.tolist()
+    with pytest.raises(ConfigError, match="the sites need some"):
+        build(dataset, Iid(clients=4), Symmetric(), seed=1, benchmark=len(dataset.train))

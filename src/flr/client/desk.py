@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,9 +20,9 @@ from flr import seeds
 from flr.arrays import Arrays
 from flr.client import models
 from flr.client.fit import load_weights, run_task
-from flr.client.state import StateFiles
-from flr.contract import Batch, Client, Method, Reply, Site
-from flr.data.dataset import SiteTable
+from flr.client.state import NoState, StateFiles
+from flr.contract import Batch, Client, Method, Reply, Server, Site
+from flr.data.dataset import SiteTable, site_table
 
 if TYPE_CHECKING:
     from flr.config import Train
@@ -135,6 +135,20 @@ class Desk:
 
     def derive(self, purpose: str, order: Order) -> int:
         return seeds.derive(self.plan.seed, purpose, order.client, order.step)
+
+
+class BenchmarkDesk:
+    """The server's clean samples as a site of its own, for methods that need supervision."""
+
+    def __init__(self, plan: Blueprint, x: Tensor, y: Tensor) -> None:
+        table = site_table(x, [torch.arange(len(y))], [y], plan.sites.classes)
+        seed = seeds.derive(plan.seed, "benchmark")
+        self.desk = Desk(replace(plan, sites=table, seed=seed, state=NoState(plan.state.folder)))
+
+    def run(self, s: Server, task: str, arrays: Arrays) -> Arrays:
+        """Does a task of the method on the clean samples."""
+        self.desk.broadcast = arrays
+        return self.desk.serve(Order(task, 0, s.step, s.round, s.rounds)).reply.arrays
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from flr.arrays import Arrays
+from flr.client import models
 from flr.contract import MODEL, Client
 from flr.errors import RunError
 
@@ -38,7 +39,7 @@ def check_declared(c: Client, task: str, sent: Arrays) -> None:
                 f"weights: {known}). Nothing was sent. Add it to `sends`, so that sites can see "
                 f"what leaves them."
             )
-        expected = declared[name].size(c.data.classes, len(c.data))
+        expected = declared[name].size(words(c))
         if tuple(value.shape) != expected or value.dtype != declared[name].dtype:
             raise RunError(
                 f'Task "{task}" of {method} declares "{name}" as {declared[name].dtype} '
@@ -46,6 +47,16 @@ def check_declared(c: Client, task: str, sent: Arrays) -> None:
                 f"{value.dtype} {tuple(value.shape)}. Nothing was sent. Correct the declaration "
                 f"or the array."
             )
+
+
+def words(c: Client) -> dict[str, int]:
+    """What the words in declared shapes mean at this client."""
+    return {
+        "classes": c.data.classes,
+        "samples": len(c.data),
+        "features": models.features(c.model[0]),
+        "weights": sum(value.numel() for value in c.model[0].state_dict().values()),
+    }
 
 
 def fit(c: Client) -> Arrays:
@@ -57,16 +68,16 @@ def fit(c: Client) -> Arrays:
 
     for epoch in range(c.train.epochs):
         for b in c.method.batches(c, epoch):
+            trained = range(len(c.model)) if b.networks is None else b.networks
             loss = c.method.loss(c, b)
-            for net in range(len(c.model)):
+            for net in trained:
                 loss = loss + c.method.penalty(c, net)
-            for optimiser in optimisers:
-                optimiser.zero_grad()
+            c.model.zero_grad()
             loss.backward()
-            if c.train.clip is not None:
-                nn.utils.clip_grad_norm_(c.model.parameters(), c.train.clip)
-            for optimiser in optimisers:
-                optimiser.step()
+            for net in trained:
+                if c.train.clip is not None:
+                    nn.utils.clip_grad_norm_(c.model[net].parameters(), c.train.clip)
+                optimisers[net].step()
 
     extra = c.method.finish(c)
     if c.train.keep_optimizer:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from flr.arrays import Arrays
+from flr.contract import Batch, Client
 
 
 class Schedule(NamedTuple):
@@ -65,6 +68,52 @@ def mixture(s: Tensor, m: Tensor, alpha: float) -> Tensor:
 def agreement(p: Tensor, t: Tensor) -> Tensor:
     """mean_i log(1 - <p_i, t_i>): falls without bound as prediction p moves to target t."""
     return torch.log1p(-(p * t).sum(1)).mean()
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """The samples of a batch whose tables are updated, and how their targets reach its rows."""
+
+    p: Tensor  # the local model's predictions
+    x: Tensor
+    index: Tensor  # without repeats
+    rows: Tensor  # of the targets, for each row of the plain batch
+
+    def spread(self, t: Tensor, b: Batch) -> Tensor:
+        """Targets for the rows of a batch; where it is mixed, they are mixed alike."""
+        if b.plain is None or b.partner is None:
+            return t
+        plain, n = t[self.rows], len(b.x)
+        return b.weight * plain[:n] + (1 - b.weight) * plain[b.partner[:n]]
+
+
+def remembered(c: Client, net: int, logits: Tensor, b: Batch) -> Remembered:
+    """What enters the tables: the predictions on unmixed inputs, each sample once.
+
+    For a mixed batch this takes one more forward pass, in eval mode so that BatchNorm's statistics
+    see mixed inputs only.
+    """
+    if b.plain is None:
+        return Remembered(logits.detach().softmax(1), b.x, b.index, b.index)
+    index, rows = b.plain.index.unique(return_inverse=True)
+    first = torch.full_like(index, len(rows)).scatter_reduce(
+        0, rows, torch.arange(len(rows), device=rows.device), "amin"
+    )
+    x = b.plain.x[first]
+    with torch.no_grad(), evaluating(c.model[net]):
+        return Remembered(c.model[net](x).softmax(1), x, index, rows)
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """In eval mode for a moment; every module returns to the mode it had."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 class LabelMixture(nn.Module):

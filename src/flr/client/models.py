@@ -103,6 +103,24 @@ def resnet34(input_shape: Sequence[int], classes: int, /, width: Width = 64) -> 
     return _cifar_resnet(_image_channels(input_shape, "resnet34"), classes, (3, 4, 6, 3), width)
 
 
+def features(network: nn.Module) -> int:
+    """The width of what the last linear layer takes."""
+    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    return linear[-1].in_features if linear else 0
+
+
+def embed(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits, and the features that the last linear layer took."""
+    head = [module for module in network.modules() if isinstance(module, nn.Linear)][-1]
+    taken: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0]))
+    try:
+        logits: Tensor = network(x)
+    finally:
+        hook.remove()
+    return logits, taken[-1]
+
+
 def _image_channels(input_shape: Sequence[int], model: str) -> int:
     if len(input_shape) != 3:
         raise ConfigError(

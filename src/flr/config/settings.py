@@ -68,12 +68,16 @@ def _read_source(raw: object) -> Choice:
 
 
 class ScenarioConfig(BaseModel):
-    """`[scenario]`: a saved split with its labels, or the seed to draw one (default: the run's)."""
+    """`[scenario]`: a saved split with its labels, or the seed to draw one (default: the run's).
+
+    `benchmark` clean training samples go to the server, for methods that need supervision.
+    """
 
     model_config = STRICT
 
     path: Path | None = None
     seed: Seed | None = None
+    benchmark: Annotated[int, Field(ge=0)] = 0
 
 
 class Train(BaseModel):

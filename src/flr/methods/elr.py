@@ -14,7 +14,7 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from flr.arrays import Arrays
-from flr.client.memory import agreement, clamped, settled
+from flr.client.memory import agreement, clamped, remembered, settled
 from flr.contract import Batch, Client, Declared, Method
 from flr.registry import register
 
@@ -58,7 +58,9 @@ class ELR(Method):
     lam: Annotated[float, Ge(0)] = 4.0
     beta: Annotated[float, Ge(0), Le(1)] = 0.5
 
-    keeps = (Declared("elr.0.target", ("samples", "classes"), "running average of predictions"),)
+    keeps = (
+        Declared("elr.{net}.target", ("samples", "classes"), "running average of predictions"),
+    )
 
     def begin(self, c: Client) -> None:
         for net in range(len(c.model)):
@@ -70,9 +72,10 @@ class ELR(Method):
 
     def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
         table = c.memory[f"elr.{net}"]
-        p = logits.softmax(1)
-        table[b.index] = elr_target(table[b.index], p, self.beta)
-        return self.lam * elr_regulariser(p, table[b.index])
+        seen = remembered(c, net, logits, b)
+        table[seen.index] = elr_target(table[seen.index], seen.p, self.beta)
+        target = seen.spread(table[seen.index], b)
+        return self.lam * elr_regulariser(logits.softmax(1), target)
 
     def finish(self, c: Client) -> Arrays:
         for net in range(len(c.model)):

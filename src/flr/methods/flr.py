@@ -21,6 +21,7 @@ from flr.client.memory import (
     clamped,
     default_warmup,
     mixture,
+    remembered,
     running_average,
     schedule,
     settled,
@@ -136,12 +137,16 @@ class FLR(Method):
 
     keeps = (
         Declared(
-            "flr.0.s", ("samples", "classes"), "running average of the global model's predictions"
+            "flr.{net}.s",
+            ("samples", "classes"),
+            "running average of the global model's predictions",
         ),
         Declared(
-            "flr.0.m", ("samples", "classes"), "running average of the local model's predictions"
+            "flr.{net}.m",
+            ("samples", "classes"),
+            "running average of the local model's predictions",
         ),
-        Declared("flr.0.seen", ("samples",), "which samples were visited", torch.bool),
+        Declared("flr.{net}.seen", ("samples",), "which samples were visited", torch.bool),
     )
     cost = (
         "one forward and one backward pass per batch, and one more forward pass of the global model"
@@ -173,10 +178,11 @@ class FLR(Method):
         tables = c.memory.get(f"flr.{net}.")
         if tables is None:
             return 0.0
+        seen = remembered(c, net, logits, b)
         with torch.no_grad():
-            server_logits = c.reference[net](b.x) if self.alpha else logits
-        term: Tensor = tables(logits, server_logits, b.index)
-        return term
+            p_srv = c.reference[net](seen.x).softmax(1) if self.alpha else seen.p
+        t = seen.spread(tables.update(seen.p, p_srv, seen.index), b)
+        return self.lam * agreement(clamped(logits.softmax(1), self.clamp), t)
 
     def finish(self, c: Client) -> Arrays:
         for net in range(len(c.model)):

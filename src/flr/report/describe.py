@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from flr.arrays import nbytes
@@ -90,28 +91,26 @@ def stays_at_the_site(method: Method) -> list[str]:
     return [shape_text(d) for d in method.keeps] or ["nothing"]
 
 
-def message_bytes(method: Method, weights: int, classes: int, samples: int) -> tuple[int, int]:
-    """(down, up) for a client and round: the declared arrays and so many bytes of weights."""
-    return (
-        weights + _declared_bytes(method.receives, classes, samples),
-        weights + _declared_bytes(method.sends, classes, samples),
-    )
+def message_bytes(method: Method, weights: int, words: Mapping[str, int]) -> tuple[int, int]:
+    """(down, up) for a client and round: so many bytes of weights, and the declared arrays.
 
+    `words` says what the words in declared shapes mean at the site.
+    """
+    network = weights // method.models
 
-def _declared_bytes(declared: Iterable[Declared], classes: int, samples: int) -> int:
-    total = 0
-    for d in declared:
-        numbers = 1
-        for n in d.size(classes, samples):
-            numbers *= n
-        total += numbers * d.dtype.itemsize
-    return total
+    def size(declared: Declared) -> int:
+        if declared.name.endswith(".*"):
+            return network
+        return math.prod(declared.size(words)) * declared.dtype.itemsize
+
+    return weights + sum(map(size, method.receives)), weights + sum(map(size, method.sends))
 
 
 def example_bytes(method: Method) -> tuple[int, int]:
     """`message_bytes` for the demo's network and a site of the demo."""
     networks = models.build(models.mlp, (1, 8, 8), 10, method.models, seed=0)
-    return message_bytes(method, nbytes(weights_of(networks)), 10, 72)
+    words = {"classes": 10, "samples": 72, "features": models.features(networks[0])}
+    return message_bytes(method, nbytes(weights_of(networks)), words)
 
 
 def method_of(entry: Entry) -> Method:

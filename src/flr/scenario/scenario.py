@@ -8,12 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from flr import arrays, registry, seeds
 from flr.data.dataset import Dataset
-from flr.errors import DataError
+from flr.data.split import Indices, balanced
+from flr.errors import ConfigError, DataError
 from flr.scenario.noise import Noise, corrupt
 from flr.scenario.partition import Partition
 
@@ -29,6 +31,7 @@ class Scenario:
     sites: tuple[Tensor, ...]  # sample numbers, int64, sorted
     given: tuple[Tensor, ...]  # labels as given, int64, aligned with `sites`
     nominal: tuple[float, ...]  # noise rate that each site drew
+    benchmark: Tensor  # clean samples of the server's own, which no site holds; often none
     spec: dict[str, Any]  # seed, partition, noise and notes, as JSON would hold them
 
     @cached_property
@@ -50,7 +53,7 @@ class Scenario:
     def hash(self) -> str:
         """Names the content: data set, samples and labels of every site; not how they were made."""
         digest = hashlib.sha256(f"{self.fingerprint}/{self.classes}/".encode())
-        for tensor in (self.sizes, self.index, self.labels):
+        for tensor in (self.sizes, self.index, self.labels, self.benchmark):
             digest.update(tensor.numpy().astype("<i8").tobytes())
         return digest.hexdigest()
 
@@ -61,6 +64,7 @@ class Scenario:
             "index": self.index.to(torch.int32),
             "given": self.labels.to(_label_type(self.classes)),
             "nominal": torch.tensor(self.nominal, dtype=torch.float64),
+            "benchmark": self.benchmark.to(torch.int32),
         }
         meta = {
             "kind": "scenario",
@@ -73,18 +77,27 @@ class Scenario:
         arrays.save(path, tensors, meta)
 
 
-def build(dataset: Dataset, partition: Partition, noise: Noise, seed: int) -> Scenario:
-    """Deals the training samples out by true label, then corrupts the labels site by site."""
+def build(
+    dataset: Dataset, partition: Partition, noise: Noise, seed: int, benchmark: int = 0
+) -> Scenario:
+    """Deals the training samples out by true label, then corrupts the labels site by site.
+
+    First, `benchmark` samples are set aside for the server, whichever method will use them.
+    """
     labels = dataset.train.y.numpy()
-    sites, notes = partition.split(
-        labels, len(dataset.classes), seeds.numpy_generator(seed, "partition")
+    held = hold_out(dataset, benchmark)
+    pool = np.setdiff1d(np.arange(len(labels)), held)
+    parts, notes = partition.split(
+        labels[pool], len(dataset.classes), seeds.numpy_generator(seed, "partition")
     )
+    sites = [pool[part] for part in parts]
     given, nominal = corrupt(noise, sites, labels, dataset.classes, seed, dataset.noise_map)
     spec = {
         "dataset": dataset.name,
         "seed": seed,
         "partition": _describe("partition", partition),
         "noise": _describe("noise", noise),
+        "benchmark": benchmark,
         "notes": notes,
     }
     return Scenario(
@@ -93,8 +106,19 @@ def build(dataset: Dataset, partition: Partition, noise: Noise, seed: int) -> Sc
         tuple(torch.from_numpy(site) for site in sites),
         tuple(torch.from_numpy(site) for site in given),
         tuple(nominal.tolist()),
+        torch.from_numpy(held),
         spec,
     )
+
+
+def hold_out(dataset: Dataset, size: int) -> Indices:
+    """The server's clean samples: classes as equal as can be, the same for every seed."""
+    if size >= len(dataset.train):
+        raise ConfigError(
+            f"[scenario] benchmark = {size:,} sets aside all {len(dataset.train):,} training samples; "
+            "the sites need some. Use a smaller number."
+        )
+    return balanced(dataset.train.y.numpy(), size)
 
 
 def load(path: Path) -> Scenario:
@@ -113,6 +137,7 @@ def load(path: Path) -> Scenario:
         torch.split(tensors["index"].long(), sizes),
         torch.split(tensors["given"].long(), sizes),
         tuple(tensors["nominal"].tolist()),
+        tensors["benchmark"].long(),
         meta["spec"],
     )
     if scenario.hash != meta["hash"]:
@@ -132,7 +157,7 @@ def check_fits(scenario: Scenario, dataset: Dataset) -> None:
             f"{dataset.fingerprint[:12]}); got one for {made_for}, fingerprint "
             f"{scenario.fingerprint[:12]}. Use the data set that it was made from."
         )
-    largest = int(scenario.index.max())
+    largest = int(torch.cat([scenario.index, scenario.benchmark]).max())
     if scenario.classes != len(dataset.classes) or largest >= len(dataset.train):
         raise DataError(
             f"Expected a scenario of {len(dataset.classes)} classes and {len(dataset.train):,} "
@@ -151,12 +176,12 @@ def _why_broken(tensors: arrays.Arrays, meta: dict[str, Any]) -> str | None:
     for name, kind in types.items():
         if not isinstance(meta.get(name), kind):
             return f'its "{name}" is missing or of the wrong type'
-    if set(tensors) != {"sizes", "index", "given", "nominal"}:
+    if set(tensors) != {"sizes", "index", "given", "nominal", "benchmark"}:
         return f"it holds the arrays {', '.join(sorted(tensors)) or 'none'}"
     if any(tensor.dim() != 1 for tensor in tensors.values()):
         return "its arrays are not one-dimensional"
     if tensors["nominal"].dtype != torch.float64 or any(
-        tensors[name].is_floating_point() for name in ("sizes", "index", "given")
+        tensors[name].is_floating_point() for name in ("sizes", "index", "given", "benchmark")
     ):
         return "its arrays have the wrong types"
     return _why_inconsistent(tensors, meta["classes"])
@@ -169,7 +194,8 @@ def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
         return "its sites are empty or not as many as their noise rates"
     if int(sizes.sum()) != len(index) or len(index) != len(given):
         return "its sites' sizes do not add up to its samples and labels"
-    if index.min() < 0 or (index.sort().values.diff() == 0).any():
+    everywhere = torch.cat([index, tensors["benchmark"].long()])
+    if everywhere.min() < 0 or (everywhere.sort().values.diff() == 0).any():
         return "a sample is in two places, or has a negative number"
     if given.min() < 0 or given.max() >= classes:
         return f"a label is not from 0 to {classes - 1}"

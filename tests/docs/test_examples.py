@@ -1,0 +1,73 @@
+"""What the documentation prints works: links, configs, Python examples, run folders."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from flr.config import parse
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [*DOCS, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that headings get, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name):
+    page = ROOT / name
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith(("http:", "https:", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_in_the_index(root):
+    index = (root / "docs" / "README.md").read_text()
+    for page in DOCS:
+        name = page.relative_to(root / "docs").as_posix()
+        assert name == "README.md" or f"({name})" in index, name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_configs_are_valid(name, blocks):
+    for text in blocks(name, "toml"):
+        tree = tomllib.loads(text)
+        if "project" not in tree:
+            parse({"rounds": 100, **tree}, source=name)
+
+
+@pytest.mark.parametrize("page", ["use-the-regulariser.md", "use-your-own-data.md"])
+def test_python_examples_run(page, blocks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = blocks(f"docs/how-to/{page}", "python")
+    assert found
+    namespace: dict[str, object] = {"__name__": "example"}
+    for number, code in enumerate(found):
+        exec(compile(code, f"{page}, block {number}", "exec"), namespace)  # noqa: S102
+    if page == "use-your-own-data.md":
+        read_the_data_of_its_configs(blocks(f"docs/how-to/{page}", "toml"))
+
+
+def read_the_data_of_its_configs(configs: list[str]) -> None:
+    from flr import session
+
+    for text in configs:
+        config = parse(tomllib.loads(text))
+        dataset = session.load_data(config)
+        assert len(dataset.classes) == 10
+        session.load_scenario(config, dataset)
