@@ -83,7 +83,7 @@ def answers(installed, tmp_path_factory):
         "list": ["list", "methods", "--json"],
         "describe": ["describe", "calm"],
         "wrong": ["check", "c.toml", "--set", "method.lamb=1"],
-        "alone": ["run", "c.toml", "--out", "alone", "--workers", "2"],
+        "alone": ["run", "c.toml", "--out", "alone"],
         "stack": ["run", "c.toml", "--set", 'method=["flr", "calm"]', "--out", "stack"],
     }
     done = subprocess.run(

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from flr.config import parse
 
@@ -57,8 +58,13 @@ def test_python_examples_run(page, blocks, tmp_path, monkeypatch):
     found = blocks(f"docs/how-to/{page}", "python")
     assert found
     namespace: dict[str, object] = {"__name__": "example"}
-    for number, code in enumerate(found):
-        exec(compile(code, f"{page}, block {number}", "exec"), namespace)  # noqa: S102
+    threads = torch.get_num_threads()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for number, code in enumerate(found):
+                exec(compile(code, f"{page}, block {number}", "exec"), namespace)  # noqa: S102
+    finally:
+        torch.set_num_threads(threads)
     if page == "use-your-own-data.md":
         read_the_data_of_its_configs(blocks(f"docs/how-to/{page}", "toml"))
 
