@@ -117,7 +117,8 @@ def _options_model(factory: Callable[..., Any]) -> type[BaseModel]:
     for parameter in _parameters(factory):
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             continue
-        default = ... if parameter.default is parameter.empty else _toml(parameter.default)
+        default = ... if parameter.default is parameter.empty else parameter.default
+        default = str(default) if isinstance(default, Path) else default  # as JSON has it
         maker = makers.get(parameter.name, dataclasses.MISSING)
         value = default if maker is dataclasses.MISSING else Field(default_factory=maker)
         fields[parameter.name] = (hints.get(parameter.name, Any), value)
