@@ -81,10 +81,21 @@ def run(
     return Run(folder)
 
 
-def resume(folder: Path | str, *, data: Any = None, on_round: OnRound | None = None) -> Run:
-    """Goes on with a run that was stopped, to the same bits as if it never had been."""
+def resume(
+    folder: Path | str,
+    *,
+    data: Any = None,
+    on_round: OnRound | None = None,
+    workers: int | None = None,
+) -> Run:
+    """Goes on with a run that was stopped, to the same bits as if it never had been.
+
+    `data` is needed again where it was given in Python; `workers` may differ from before.
+    """
     folder = Path(folder)
     config = read_config(folder)
+    if workers is not None:
+        config = config.model_copy(update={"workers": workers})
     if config.workers > 1:
         prepare()
     with locked(folder):

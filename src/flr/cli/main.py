@@ -27,7 +27,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
 app.command()(demo)
 app.command()(predict)
@@ -49,6 +48,10 @@ Overrides = Annotated[
     ),
 ]
 
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Worker processes; the numbers stay the same.")
+]
+
 
 @app.command()
 def run(
@@ -57,9 +60,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="The run's folder (default: a new one under runs/).")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Worker processes; the numbers stay the same.")
-    ] = None,
+    workers: Workers = None,
 ) -> None:
     """Train as CONFIG says; writes a run folder with metrics, model, pictures and a report."""
     from flr import session
@@ -72,13 +73,16 @@ def run(
 
 
 @app.command()
-def resume(folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")]) -> None:
+def resume(
+    folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")],
+    workers: Workers = None,
+) -> None:
     """Go on with a run that was stopped, to the same bits as if it never had been."""
     from flr import session
 
     resolved = session.read_config(folder)
     with RunProgress(resolved.label, resolved.rounds, console) as progress:
-        done = session.resume(folder, on_round=progress)
+        done = session.resume(folder, on_round=progress, workers=workers)
     show_run(done)
 
 
@@ -101,6 +105,8 @@ def compare(
     from flr.report import compare as comparing
 
     table = comparing.compare(runs)
+    if latex + csv + markdown > 1:
+        raise typer.BadParameter("choose one of --latex, --csv and --markdown")
     writers = [
         (latex, comparing.to_latex),
         (csv, comparing.to_csv),

@@ -121,9 +121,9 @@ class LabelMixture(nn.Module):
 
     Three lines in a PyTorch or Flower client::
 
-        mixture = flr.LabelMixture(samples=len(data), classes=10)      # once; keep it between
-        rounds mixture.schedule(round, rounds)                                # every round loss =
-        cross_entropy(logits, y) + mixture(logits, global_logits, index)
+        mixture = flr.LabelMixture(samples=len(data), classes=10)  # once; keep it between rounds
+        mixture.schedule(round, rounds)                            # every round
+        loss = cross_entropy(logits, y) + mixture(logits, global_logits, index)
 
     `global_logits` come from the received model, frozen, in eval mode, on the same (augmented)
     batch; `index` holds the samples' stable numbers. The tables s and m are buffers that stay out
@@ -144,11 +144,12 @@ class LabelMixture(nn.Module):
         alpha: float = 0.9,
         beta: float = 0.7,
         gamma: float = 0.5,
+        linear: bool = True,
         clamp: float = 1e-4,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        self.lam, self.clamp = lam, clamp
+        self.lam, self.linear, self.clamp = lam, linear, clamp
         self.limits = Schedule(alpha, beta, gamma)
         self.now = self.limits
         for name in ("s", "m"):
@@ -158,7 +159,7 @@ class LabelMixture(nn.Module):
     def schedule(self, round: int, rounds: int, warmup_rounds: int | None = None) -> None:
         """Sets the weights of this round; without it they are constant."""
         warmup = default_warmup(rounds) if warmup_rounds is None else warmup_rounds
-        self.now = schedule(round, rounds, warmup, *self.limits)
+        self.now = schedule(round, rounds, warmup, *self.limits, linear=self.linear)
 
     def forward(self, logits: Tensor, server_logits: Tensor, index: Tensor) -> Tensor:
         """Updates the rows of these samples, then gives the term to add to the loss."""

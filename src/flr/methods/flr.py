@@ -165,10 +165,17 @@ class FLR(Method):
         if self.warmup == "ce" and c.round < warmup:
             return
         for net in range(len(c.model)):
-            tables = LabelMixture(len(c.data), c.data.classes, lam=self.lam, clamp=self.clamp)
-            tables.now = schedule(
-                c.round, c.rounds, warmup, self.alpha, self.beta, self.gamma, self.linear
+            tables = LabelMixture(
+                len(c.data),
+                c.data.classes,
+                lam=self.lam,
+                alpha=self.alpha,
+                beta=self.beta,
+                gamma=self.gamma,
+                linear=self.linear,
+                clamp=self.clamp,
             )
+            tables.schedule(c.round, c.rounds, warmup)
             prefix = f"flr.{net}."
             if prefix + "s" in c.state:
                 tables.load_tables({key: c.state[prefix + key] for key in ("s", "m", "seen")})
