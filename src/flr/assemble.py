@@ -10,21 +10,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from flr import trackers
+from flr import aggregate, trackers
 from flr.arrays import Arrays
-from flr.client import saved
+from flr.client import models, saved
 from flr.client.desk import BenchmarkDesk, Blueprint, predict
 from flr.client.fit import load_weights, weights_of
 from flr.client.state import StateFiles
 from flr.config import Config
-from flr.contract import Method, Server
+from flr.contract import MODEL, Method, Server
 from flr.data.batches import Batches
 from flr.data.dataset import Dataset, site_table
+from flr.engine.attack import Adversary
 from flr.engine.local import LocalTransport
 from flr.engine.run import Federation
+from flr.errors import ConfigError, RunError
 from flr.report import html, lines, recorder, summary
 from flr.report.describe import leaves_the_site
 from flr.report.recorder import METRICS, Recorder
+from flr.scenario.attack import attackers
+from flr.scenario.noise_input import blur
 from flr.scenario.oracle import Oracle
 from flr.scenario.scenario import Scenario
 
@@ -39,9 +43,11 @@ def federate(
     method = blueprint.method
     with threads(config.train.threads):
         networks = blueprint.networks()
-        server = make_server(config, dataset, scenario, blueprint, weights_of(networks))
+        server = make_server(config, dataset, scenario, blueprint, networks)
         probe = make_recorder(config, dataset, scenario, blueprint, networks, on_round, folder)
-        transport = LocalTransport(blueprint, min(config.workers, server.per_round), config.drop)
+        workers = min(config.workers, server.per_round)
+        adversary = make_adversary(config, scenario, server.buffers)
+        transport = LocalTransport(blueprint, workers, config.drop, adversary)
         federation = Federation(
             method=method,
             server=server,
@@ -53,8 +59,13 @@ def federate(
             probe=probe,
         )
         try:
-            recorder.truncate(folder, federation.resume())
+            recorder.truncate(folder, federation.resume(recorder.recorded(folder)))
             federation.run()
+        except OSError as error:
+            raise RunError(
+                f"Expected to write to {folder}; the system says: {error}. Make room or mend the "
+                f"folder, then go on with `flr resume {folder}`."
+            ) from error
         finally:
             transport.close()
             for tracker in probe.trackers:
@@ -63,12 +74,39 @@ def federate(
     write_report(config, scenario, probe, method, folder)
 
 
+def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> None:
+    """Finds, before anything is written, what only config and data together can get wrong."""
+    shape, classes = dataset.input_shape, len(dataset.classes)
+    try:
+        models.build(config.train.model.build(), shape, classes, 1, config.seed)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"[train] model = {config.train.model.name!r} should take inputs of shape {shape} and "
+            f"{classes} classes; it cannot be built ({error}). Change the model or its options."
+        ) from error
+    if config.data.augment not in ("auto", "none") and len(shape) != 3:
+        raise ConfigError(
+            f'[data] augment = "{config.data.augment}" needs images (channels x height x width); '
+            f'the data set has inputs of shape {shape}. Use augment = "none".'
+        )
+    asked = config.train.asked(len(scenario.sites))
+    if config.min_replies > asked:
+        raise ConfigError(
+            f"min_replies = {config.min_replies} is more than the {asked} clients a round asks "
+            f"(participation {config.train.participation} of {len(scenario.sites)} sites). "
+            f"Use at most {asked}, or a higher participation."
+        )
+
+
 def make_blueprint(config: Config, dataset: Dataset, scenario: Scenario, folder: Path) -> Blueprint:
     """What the desks of this run are made from; holds no clean label."""
     batches = Batches.of(dataset)
     if config.data.augment != "auto":
         batches = Batches(config.data.augment, batches.fill)
     x = dataset.normalise(dataset.train.x)
+    if len(scenario.levels):
+        levels = scenario.levels.split(scenario.sizes.tolist())
+        x = blur(x, scenario.sites, levels, scenario.blur_seed)
     return Blueprint(
         method=config.build_method(),
         sites=site_table(x, scenario.sites, scenario.given, len(dataset.classes)),
@@ -82,10 +120,16 @@ def make_blueprint(config: Config, dataset: Dataset, scenario: Scenario, folder:
 
 
 def make_server(
-    config: Config, dataset: Dataset, scenario: Scenario, blueprint: Blueprint, weights: Arrays
+    config: Config,
+    dataset: Dataset,
+    scenario: Scenario,
+    blueprint: Blueprint,
+    networks: nn.ModuleList,
 ) -> Server:
     """A server before the first round."""
-    clients = len(scenario.sites)
+    clients, weights = len(scenario.sites), weights_of(networks)
+    trained = {MODEL + name for name, _ in networks.named_parameters(remove_duplicate=False)}
+    buffers = frozenset(weights.keys() - trained)
     server = Server(
         arrays=weights,
         state={},
@@ -93,12 +137,20 @@ def make_server(
         clients=clients,
         per_round=config.train.asked(clients),
         seed=config.seed,
-        aggregate=config.aggregate.build(),
+        aggregate=aggregate.knowing(config.aggregate.build(), buffers),
         examples=tuple(len(site) for site in scenario.sites),
+        buffers=buffers,
         benchmark=make_benchmark(dataset, scenario, blueprint),
     )
     blueprint.method.start(server)
     return server
+
+
+def make_adversary(config: Config, scenario: Scenario, buffers: frozenset[str]) -> Adversary:
+    """The attackers of this run; often none."""
+    attack = config.attack.build()
+    chosen = attackers(attack.clients, len(scenario.sites), scenario.seed)
+    return Adversary(attack, frozenset(chosen), config.seed, buffers)
 
 
 def make_benchmark(
@@ -106,6 +158,11 @@ def make_benchmark(
 ) -> BenchmarkDesk | None:
     """The server's clean samples, where the scenario sets some aside."""
     if not len(scenario.benchmark):
+        if blueprint.method.supervised:
+            raise ConfigError(
+                "The method needs clean samples at the server; the saved scenario has set none "
+                "aside. Build it again with [scenario] benchmark = 50, say."
+            )
         return None
     clean = dataset.train[scenario.benchmark]
     return BenchmarkDesk(blueprint, dataset.normalise(clean.x), clean.y)
@@ -170,11 +227,23 @@ def write_report(
         rounds=config.rounds,
         scenario=scenario.hash,
         noise=probe.noise,
+        attack=attack_of(config, scenario),
         seconds=sum(line["seconds"] for line in metrics),
     )
     summary.save(folder, summary.summarise(metrics, facts))
     plots.curves(metrics, folder / html.CURVES, config.label)
     html.run_page(folder, leaves_the_site(method))
+
+
+def attack_of(config: Config, scenario: Scenario) -> dict[str, Any] | None:
+    """The attack with its settings and attackers; a saved scenario may have brought it."""
+    found = scenario.spec.get("attack")
+    if config.attack.name != "none":
+        found = config.attack.table("kind")
+    if found is None:
+        return None
+    chosen = attackers(found["clients"], len(scenario.sites), scenario.seed)
+    return {**found, "attackers": list(chosen)}
 
 
 @contextmanager

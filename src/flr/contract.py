@@ -34,6 +34,7 @@ from torch import Tensor, nn
 
 from flr import seeds
 from flr.arrays import Arrays, with_prefix
+from flr.errors import RunError
 
 if TYPE_CHECKING:
     from flr.config import Config, Train
@@ -46,18 +47,25 @@ class Declared:
     """An array besides the weights that is sent, received or kept: name, shape, what it tells.
 
     Shape entries are numbers or words: "classes", "samples" (of the site), "features" (that the
-    head of a network takes) and "weights" (all numbers of one network, for a whole network under a
-    prefix: the name then ends with ".*"). `{net}` in a name stands for the number of each network.
+    head of a network takes), "parameters" (numbers that one network trains) and "weights" (all
+    numbers of one network, for a whole network under a prefix: the name then ends with ".*").
+    `{net}` in a name stands for the number of each network.
     """
 
     name: str
     shape: tuple[int | str, ...]
     what: str
     dtype: torch.dtype = torch.float32
+    when: str = ""  # in which messages, in words ("after the warm-up"); empty: in every one
 
     def size(self, words: Mapping[str, int]) -> tuple[int, ...]:
         """The shape in numbers, given what the words mean at a site."""
         return tuple(words[n] if isinstance(n, str) else n for n in self.shape)
+
+
+def by_name(declared: Iterable[Declared], models: int) -> dict[str, Declared]:
+    """Declared arrays by their names on the wire, one for each network where they say so."""
+    return {d.name.format(net=net): d for d in declared for net in range(models)}
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,7 @@ class Task:
     round: int
     rounds: int
     extra: Mapping[int, Arrays] = field(default_factory=dict)
+    optional: bool = False  # the run goes on even without a reply
 
 
 @dataclass(frozen=True)
@@ -167,6 +176,7 @@ class Server:
     seed: int
     aggregate: Aggregate
     examples: tuple[int, ...] = ()  # samples of each client, as they said when they joined
+    buffers: frozenset[str] = frozenset()  # names in `arrays` of what no gradient moves
     benchmark: Benchmark | None = None  # a small clean set of the server's own
     step: int = 0  # counts every plan and reduce
     round: int = 0  # what is reported; may stay the same over many steps
@@ -181,10 +191,24 @@ class Server:
         return tuple(sorted(chosen.tolist()))
 
     def task(
-        self, name: str, clients: tuple[int, ...], extra: Mapping[int, Arrays] | None = None
+        self,
+        name: str,
+        clients: tuple[int, ...],
+        extra: Mapping[int, Arrays] | None = None,
+        optional: bool = False,
     ) -> Task:
         """A task of this step, with what is broadcast."""
-        return Task(name, clients, self.arrays, self.step, self.round, self.rounds, extra or {})
+        now = (self.step, self.round, self.rounds)
+        return Task(name, clients, self.arrays, *now, extra or {}, optional)
+
+    def on_benchmark(self, task: str, arrays: Arrays) -> Arrays:
+        """Does a task on the server's clean samples, starting from these arrays."""
+        if self.benchmark is None:
+            raise RunError(
+                "The method needs clean samples at the server; the scenario has set none aside. "
+                "Write [scenario] benchmark = 50, or build the saved scenario again with it."
+            )
+        return self.benchmark.run(self, task, arrays)
 
 
 class Method:
@@ -202,6 +226,7 @@ class Method:
     cost: ClassVar[str] = "one forward and one backward pass per batch"
     individual: ClassVar[bool] = False  # the server looks at single replies, not only at sums
     aggregates: ClassVar[bool] = False  # has a rule of its own in place of the config's
+    supervised: ClassVar[bool] = False  # needs a clean benchmark at the server
 
     # ---- before a run
 

@@ -1,4 +1,4 @@
-"""Everything with a name in a config: methods, aggregators, models, data sets, partitions, noises.
+"""Everything with a name in a config: methods, aggregators, models, data sets, noises, attacks...
 
 An entry is a factory whose parameters are its options. Built-in entries register when their module
 is imported; a third party's come through the entry-point group `flr`. Nothing else in the code base
@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import logging
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +24,12 @@ KINDS = {
     "aggregator": ("flr.aggregate",),
     "model": ("flr.client.models",),
     "dataset": ("flr.data.sources",),
-    "partition": ("flr.scenario.partition",),
-    "noise": ("flr.scenario.noise",),
+    "partition": ("flr.scenario.partition", "flr.scenario.skewed"),
+    "noise": ("flr.scenario.noise", "flr.scenario.noise_matrix", "flr.scenario.noise_input"),
+    "attack": ("flr.scenario.attack",),
 }
+
+log = logging.getLogger("flr")
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -42,6 +46,7 @@ class Entry:
     year: int | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict)  # options an alias has decided
     summary: str = ""
+    check: Callable[..., str] | None = None  # of an aggregator; see `register`
 
     @property
     def doc(self) -> str:
@@ -61,8 +66,12 @@ def register(
     paper: str = "",
     year: int | None = None,
     aliases: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
+    check: Callable[..., str] | None = None,
 ) -> Callable[[T], T]:
-    """Names a factory; an alias is (summary, options it fixes). Refuses incomplete entries."""
+    """Names a factory; an alias is (summary, options it fixes). Refuses incomplete entries.
+
+    `check(asked, **options)` says why an aggregator cannot work with so many clients a round.
+    """
 
     def add(factory: T) -> T:
         doc = inspect.getdoc(factory) or ""
@@ -73,7 +82,7 @@ def register(
         if kind == "method" and "Leaves the site:" not in doc:
             raise ValueError(f"register({name!r}): the docstring needs a 'Leaves the site:' line")
         summary = doc.splitlines()[0]
-        _add(Entry(kind, name, factory, title or name, paper, year, {}, summary))
+        _add(Entry(kind, name, factory, title or name, paper, year, {}, summary, check))
         for alias, (alias_summary, fixed) in (aliases or {}).items():
             _add(Entry(kind, alias, factory, alias, paper, year, dict(fixed), alias_summary))
         return factory
@@ -131,4 +140,9 @@ def _load(kind: str) -> None:
         for info in pkgutil.iter_modules(getattr(module, "__path__", [])):
             importlib.import_module(f"{root}.{info.name}")
     for point in entry_points(group="flr"):
-        point.load()
+        try:
+            point.load()
+        except Exception as error:  # noqa: BLE001 - a third party's module may do anything
+            log.warning(
+                "the plugin %s cannot be loaded: %s: %s", point.value, type(error).__name__, error
+            )

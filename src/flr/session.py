@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from flr import config as configs
 from flr.arrays import write_atomically
-from flr.assemble import OnRound, federate
+from flr.assemble import OnRound, check_fits, federate
 from flr.client import saved
 from flr.config import Config
 from flr.data import sources
@@ -73,10 +73,13 @@ def run(
         prepare()
     dataset = load_data(resolved, data)
     scenario = load_scenario(resolved, dataset)
-    folder = new_folder(Path(out) if out is not None else None, resolved, scenario)
+    check_fits(resolved, dataset, scenario)
+    folder = new_folder(Path(out) if out is not None else default_folder(resolved))
     with locked(folder):
-        write_atomically(folder / "config.toml", resolved.to_toml())
+        refuse_other_runs(folder)
         scenario.save(folder / "scenario.safetensors")
+        # last: a folder with a config is a run that can be resumed
+        write_atomically(folder / "config.toml", resolved.to_toml())
         federate(resolved, dataset, scenario, folder, on_round)
     return Run(folder)
 
@@ -135,27 +138,54 @@ def load_data(config: Config, data: Any = None) -> Dataset:
 
 
 def load_scenario(config: Config, dataset: Dataset) -> Scenario:
-    """The scenario of a config: read from a file, or made from its partition and noise."""
+    """The scenario of a config: read from a file, or made from partition, noise and attack."""
     if config.scenario.path is not None:
         scenario = scenarios.load(config.scenario.path)
         scenarios.check_fits(scenario, dataset)
         return scenario
     seed = config.seed if config.scenario.seed is None else config.scenario.seed
-    partition, noise = config.partition.build(), config.noise.build()
-    return scenarios.build(dataset, partition, noise, seed, config.scenario.benchmark)
+    return scenarios.build(
+        dataset,
+        config.partition.build(),
+        config.noise.build(),
+        seed,
+        config.scenario.benchmark,
+        config.attack.build(),
+    )
 
 
-def new_folder(out: Path | None, config: Config, scenario: Scenario) -> Path:
-    """A folder for a new run; never one that holds another run."""
-    if out is None:
-        out = first_free(Path("runs") / f"{config.label}-{scenario.hash[:8]}-{config.seed}")
-    elif (out / "config.toml").exists():
+def default_folder(config: Config) -> Path:
+    """Where a run goes that was not told where."""
+    return first_free(Path("runs") / f"{config.label}-{config.seed}")
+
+
+def new_folder(out: Path) -> Path:
+    """Makes the folder of a new run; never one that holds something else."""
+    refuse_other_runs(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"Expected to make a folder for the run at {out}; the system says: {error.strerror}. "
+            "Choose another --out."
+        ) from None
+    return out
+
+
+def refuse_other_runs(out: Path) -> None:
+    """A start that was cut short leaves no config and may be tried again."""
+    if (out / "config.toml").exists():
         raise DataError(
             f"Expected a new folder for the run; {out} already holds one. "
             f"Go on with it (`flr resume {out}`), or choose another --out."
         )
-    out.mkdir(parents=True, exist_ok=True)
-    return out
+    if out.is_dir():
+        others = [p.name for p in out.iterdir() if not p.name.startswith((".", "scenario."))]
+        if others:
+            raise DataError(
+                f"Expected a new or empty folder for the run; {out.resolve()} holds "
+                f"{', '.join(sorted(others)[:3])}. Choose another --out."
+            )
 
 
 def first_free(base: Path) -> Path:

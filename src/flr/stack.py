@@ -49,6 +49,9 @@ class Stack(Method):
             "receives": _joined(part.receives for part in self.parts),
             "keeps": _joined(part.keeps for part in self.parts),
             "cost": "; ".join(dict.fromkeys(part.cost for part in self.parts)),
+            "individual": any(part.individual for part in self.parts),
+            "aggregates": any(part.aggregates for part in self.parts),
+            "supervised": any(part.supervised for part in self.parts),
         }
         for name, value in joined.items():
             object.__setattr__(self, name, value)

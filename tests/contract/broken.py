@@ -84,11 +84,10 @@ class NeedsEveryone(Method):
 
 @broken("nan")
 @dataclass(frozen=True)
-class DividesByZero(Method):
-    def reduce(self, s: Server, task: Task, replies: list[Reply]) -> None:
-        super().reduce(s, task, replies)
-        missing = len(task.clients) - len(replies)
-        s.arrays = {k: v / (0 if missing else 1) for k, v in s.arrays.items()}
+class DividesByTheMissing(Method):
+    def result(self, s: Server) -> Arrays:
+        name = next(k for k in s.arrays if s.arrays[k].is_floating_point())
+        return super().result(s) | {name: s.arrays[name] / 0}
 
 
 @broken("batchnorm")
@@ -111,6 +110,14 @@ class NeedsAVariance(Method):
 class SendsLabels(Method):
     def finish(self, c: Client) -> Arrays:
         return {"labels": c.data.y}
+
+
+@broken("smuggle")
+@dataclass(frozen=True)
+class HidesLabelsInTheModel(Method):
+    def finish(self, c: Client) -> Arrays:
+        c.model[0].register_buffer("labels", c.data.y)
+        return {}
 
 
 @broken("clean")

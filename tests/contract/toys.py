@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import inspect
 import multiprocessing
 import os
 import signal
@@ -14,11 +16,13 @@ import torch
 from torch import nn
 
 import flr
+from flr import registry
 from flr.client import desk
 from flr.client.state import StateFiles
 from flr.session import Run
 
 ROUNDS = 4
+BENCHMARK = 20  # clean samples beside those of the sites, for methods that need some
 
 TINY: dict[str, Any] = {
     "seed": 5,
@@ -46,11 +50,28 @@ def batchnorm_net(input_shape: tuple[int, ...], classes: int, width: int = 12) -
 
 def settings(method: Any, **changes: Any) -> dict[str, Any]:
     """The tiny federation with one method; sections are changed key by key."""
-    config: dict[str, Any] = {**TINY, "method": method}
+    config: dict[str, Any] = {**TINY, "method": in_brief(method)}
     for key, value in changes.items():
         merge = isinstance(value, dict) and key in ("train", "data")
         config[key] = {**config[key], **value} if merge else value
+    if factory(method).supervised:
+        config["scenario"] = {"benchmark": BENCHMARK}
+        config["data"] = {**config["data"], "train": config["data"]["train"] + BENCHMARK}
     return config
+
+
+def factory(method: Any) -> Any:
+    """The class of a method, of the first one where there are several."""
+    first = method[0] if isinstance(method, list) else method
+    return registry.get("method", first["name"] if isinstance(first, dict) else first).factory
+
+
+def in_brief(method: Any) -> Any:
+    """The method, made for so few rounds where it is to be told how to use them."""
+    several = (
+        isinstance(method, str) and "iterations" in inspect.signature(factory(method)).parameters
+    )
+    return {"name": method, "iterations": 1} if several else method
 
 
 def train(method: Any, out: Path, **changes: Any) -> Run:
@@ -88,13 +109,18 @@ def train_until_killed(method: Any, out: Path, tasks: int, after_state: bool) ->
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["toys", "flr.engine.workers", "torch._dynamo"])
-    child = context.Process(target=_train_and_die, args=(settings(method), out, tasks, after_state))
+    module = factory(method).__module__  # registers the method in the child too
+    args = (module, settings(method), out, tasks, after_state)
+    child = context.Process(target=_train_and_die, args=args)
     child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL, "the run ended before it was killed"
 
 
-def _train_and_die(config: dict[str, Any], out: Path, tasks: int, after_state: bool) -> None:
+def _train_and_die(
+    module: str, config: dict[str, Any], out: Path, tasks: int, after_state: bool
+) -> None:
+    importlib.import_module(module)
     remaining = [tasks]
 
     def then_die(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from flr.report import describe
 EQUATIONS = "docs/reference/equations.md"
 METHODS = "docs/reference/methods.md"
 CONFIG = "docs/reference/config.md"
-SECTIONS = ("data", "scenario", "partition", "noise", "train", "eval")
+SECTIONS = ("data", "scenario", "partition", "noise", "attack", "train", "eval")
 MODULES = ["flr.client.memory", "flr.report.memorization"] + [
     f"flr.methods.{info.name}" for info in pkgutil.iter_modules(flr.methods.__path__)
 ]

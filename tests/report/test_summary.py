@@ -15,8 +15,8 @@ from flr.report.summary import summarise
 def test_every_key(metrics, facts) -> None:
     found = summarise(metrics, facts())
     assert set(found) == {
-        "method", "seed", "rounds", "scenario", "accuracy", "memorization", "noise", "seconds",
-        "bytes", "dropped", "refused",
+        "method", "seed", "rounds", "scenario", "accuracy", "memorization", "noise", "attack",
+        "seconds", "bytes", "dropped", "refused",
     }  # fmt: skip
     assert set(found["accuracy"]) == {"best", "best_round", "last", "last10", "per_class"}
     assert set(found["memorization"]) == {"server", "client", "client_noisy", "last10"}

@@ -98,7 +98,7 @@ def test_spec_names_its_parts_as_a_config_does(scenario):
     spec = json.loads(json.dumps(scenario.spec))
     assert spec["partition"] == {"kind": "iid", "clients": 10, "stratified": True}
     assert spec["noise"] == {
-        "kind": "symmetric", "clients": 0.6, "floor": 0.5, "include_true": True,
+        "kind": "symmetric", "clients": 0.6, "floor": 0.5, "include_true": True, "ratio": "exact",
     }  # fmt: skip
     assert (spec["seed"], spec["notes"]) == (1, [])
 

@@ -7,8 +7,9 @@ import logging
 import sys
 import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
+import click
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
@@ -20,7 +21,7 @@ from flr import registry
 from flr.cli.demo import demo
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
-from flr.errors import FlrError
+from flr.errors import DataError, FlrError
 
 app = typer.Typer(
     help="Federated learning when labels are wrong: train, measure what was memorized, compare.",
@@ -36,7 +37,7 @@ console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
-KINDS |= {"noises": "noise", "aggregators": "aggregator"}
+KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}
 
 ConfigFile = Annotated[Path, typer.Argument(help="An experiment as TOML.", metavar="CONFIG")]
 Overrides = Annotated[
@@ -67,8 +68,10 @@ def run(
 
     overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
     resolved = configs.load(config, overrides)
+    folder = session.default_folder(resolved) if out is None else out
+    console.print(f"Run folder: {folder}", soft_wrap=True, markup=False)
     with RunProgress(resolved.label, resolved.rounds, console) as progress:
-        done = session.run(resolved, out=out, on_round=progress)
+        done = session.run(resolved, out=folder, on_round=progress)
     show_run(done)
 
 
@@ -124,7 +127,7 @@ def list_entries(
     kind: Annotated[str, typer.Argument(help=", ".join(KINDS), metavar="KIND")],
     as_json: Annotated[bool, typer.Option("--json", help="An array of objects.")] = False,
 ) -> None:
-    """What there is: methods, models, datasets, partitions, noises, aggregators."""
+    """What there is: methods, models, datasets, partitions, noises, aggregators, attacks."""
     from flr.report import describe as describing
 
     if kind not in KINDS:
@@ -174,11 +177,13 @@ def describe(
 def check(config: ConfigFile, changes: Overrides = None) -> None:
     """Find what is wrong with CONFIG, its data and its split, without training."""
     from flr import session
+    from flr.assemble import check_fits
     from flr.scenario.oracle import Oracle
 
     resolved = configs.load(config, changes or [])
     dataset = session.load_data(resolved)
     scenario = session.load_scenario(resolved, dataset)
+    check_fits(resolved, dataset, scenario)
     noise = Oracle.of(scenario, dataset).overall
     sites = [len(site) for site in scenario.sites]
     console.print(
@@ -197,13 +202,25 @@ def main() -> None:
         handlers=[RichHandler(console=errors, show_time=False, show_path=False)],
     )
     try:
-        app()
-    except FlrError as error:
-        errors.print(escape(f"error: {error}"), style="red", soft_wrap=True)
+        app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        errors.print("Stopped. A run goes on with `flr resume RUN`.")
+    except FlrError as error:
+        fail(str(error), error.exit_code)
+    except OSError as error:
+        what = error.filename or "a file"
+        fail(
+            f"Expected to read or write {what}; the system says: {error.strerror or error}. "
+            "Check the path, its permissions and the free space.",
+            DataError.exit_code,
+        )
+    except (click.Abort, KeyboardInterrupt):
+        errors.print("Stopped. A run that has begun goes on with `flr resume RUN`.")
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Ends with one message in red."""
+    errors.print(f"error: {message}", style="red", soft_wrap=True, markup=False)
+    sys.exit(code)

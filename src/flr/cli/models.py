@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from flr import registry
 from flr.arrays import write_atomically
 from flr.client import saved
 from flr.client.saved import SavedModel
-from flr.data import sources
+from flr.data import checks, sources
 from flr.errors import DataError
 from flr.report.recorder import per_class_accuracy
 
@@ -101,6 +102,8 @@ def open_data(data: str, model: SavedModel, label: str) -> tuple[Tensor, Tensor 
             raise DataError(
                 f'"{data}" is a kind of file: give the path to the data instead of the name.'
             ) from None
-        return dataset.test.x, dataset.test.y, [str(i) for i in range(len(dataset.test))]
+        named = np.array(dataset.classes)[dataset.test.y.numpy()]
+        labels = checks.encode(named, model.classes, data)
+        return dataset.test.x, labels, [str(i) for i in range(len(labels))]
     x, y, _, names = sources.read(path, model.classes, label)
     return x, y, names

@@ -8,9 +8,11 @@ in each worker; a real site has its own.
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,11 +25,14 @@ from flr.client.fit import load_weights, run_task
 from flr.client.state import NoState, StateFiles
 from flr.contract import Batch, Client, Method, Reply, Server, Site
 from flr.data.dataset import SiteTable, site_table
+from flr.errors import FlrError, RunError
 
 if TYPE_CHECKING:
     from flr.config import Train
 
 PREDICT_BATCH = 512
+
+log = logging.getLogger("flr")
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,10 @@ class Desk:
         started = time.perf_counter()
         client = self.client(order)
         load_weights(self.model, client.inbox)
+        self.model.eval().zero_grad()  # whatever was served before leaves no trace
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.derive("torch", order))  # dropout and the like
-            sent = run_task(client, order.task)
+            sent = self.run(client, order)
         if client.state:
             self.plan.state.write(order.client, order.step, client.state)
         seconds = time.perf_counter() - started
@@ -98,7 +104,22 @@ class Desk:
         reply = Reply(order.client, len(client.data), sent)
         return Answer(reply, bool(client.state), seconds, predictions)
 
+    def run(self, client: Client, order: Order) -> Arrays:
+        """Any failure of a method becomes one message, in process and in a worker alike."""
+        try:
+            return run_task(client, order.task)
+        except FlrError:
+            raise
+        except Exception as error:
+            log.error("client %s failed", order.client, exc_info=True)
+            raise RunError(
+                f'Expected an answer of client {order.client} to task "{order.task}" in step '
+                f"{order.step}; it failed with {type(error).__name__}: {error}. The traceback is "
+                "in the log above. Mend the method, model or data, then go on with `flr resume`."
+            ) from error
+
     def client(self, order: Order) -> Client:
+        """The site as the method sees it during this task."""
         plan, site = self.plan, self.plan.sites[order.client]
         on_device = Site(site.name, site.x.to(self.device), site.y.to(self.device), site.classes)
         order_rng, augmentation, own = (
@@ -120,14 +141,8 @@ class Desk:
             augmentation=augmentation,
             rng=own,
             make_batches=plan.batches,
-            make_reference=self.frozen_copy,
+            make_reference=partial(frozen_copy, self.model),
         )
-
-    def frozen_copy(self, c: Client) -> nn.ModuleList:
-        """The received networks for reading only; made when a method first looks at them."""
-        frozen = copy.deepcopy(self.model)
-        load_weights(frozen, c.inbox)
-        return frozen.eval().requires_grad_(False)
 
     def own_predictions(self, c: Client) -> Tensor:
         """The trained local model's arg-max on the site's own data, without augmentation."""
@@ -135,6 +150,13 @@ class Desk:
 
     def derive(self, purpose: str, order: Order) -> int:
         return seeds.derive(self.plan.seed, purpose, order.client, order.step)
+
+
+def frozen_copy(model: nn.ModuleList, c: Client) -> nn.ModuleList:
+    """The received networks for reading only; made when a method first looks at them."""
+    frozen = copy.deepcopy(model)
+    load_weights(frozen, c.inbox)
+    return frozen.eval().requires_grad_(False)
 
 
 class BenchmarkDesk:

@@ -10,28 +10,36 @@ from torch import Tensor, nn
 
 from flr.arrays import Arrays
 from flr.client import models
-from flr.contract import MODEL, Client
+from flr.contract import MODEL, Client, by_name
 from flr.errors import RunError
 
 
 def run_task(c: Client, name: str) -> Arrays:
     """Does what the server asks; refuses to let anything undeclared leave the site."""
-    if name == "fit":
-        sent = fit(c)
-        weights = {MODEL + key for key in c.model.state_dict()}
-    else:
-        sent = c.method.tasks()[name](c)
-        weights = set()
-    check_declared(c, name, {key: value for key, value in sent.items() if key not in weights})
+    fitting = name == "fit"
+    allowed = {k: as_is(v) for k, v in c.inbox.items() if fitting and k.startswith(MODEL)}
+    sent = fit(c) if fitting else c.method.tasks()[name](c)
+    here = words(c)
+    for key, d in by_name(c.method.sends, len(c.model)).items():
+        allowed[key] = (d.size(here), d.dtype)
+    check_declared(c, name, sent, allowed)
     return sent
 
 
-def check_declared(c: Client, task: str, sent: Arrays) -> None:
-    """Every array besides the weights must be in the method's `sends`, with its shape and type."""
-    declared = {d.name: d for d in c.method.sends}
+Form = tuple[tuple[int, ...], torch.dtype]
+
+
+def as_is(value: Tensor) -> Form:
+    """Shape and type of an array."""
+    return tuple(value.shape), value.dtype
+
+
+def check_declared(c: Client, task: str, sent: Arrays, allowed: dict[str, Form]) -> None:
+    """Only weights of the received names and what `sends` declares may leave, in their own form."""
     for name, value in sent.items():
         method = type(c.method).__name__
-        if name not in declared:
+        if name not in allowed:
+            declared = [d.name for d in c.method.sends]
             known = ", ".join(sorted(declared)) or "nothing"
             raise RunError(
                 f'Task "{task}" of {method} wanted to send "{name}", which it does not declare '
@@ -39,13 +47,10 @@ def check_declared(c: Client, task: str, sent: Arrays) -> None:
                 f"weights: {known}). Nothing was sent. Add it to `sends`, so that sites can see "
                 f"what leaves them."
             )
-        expected = declared[name].size(words(c))
-        if tuple(value.shape) != expected or value.dtype != declared[name].dtype:
+        if as_is(value) != allowed[name]:
             raise RunError(
-                f'Task "{task}" of {method} declares "{name}" as {declared[name].dtype} '
-                f"{expected}, but wanted to send "
-                f"{value.dtype} {tuple(value.shape)}. Nothing was sent. Correct the declaration "
-                f"or the array."
+                f'Task "{task}" of {method} may send "{name}" as {allowed[name]}, but wanted to '
+                f"send {as_is(value)}. Nothing was sent. Correct the declaration or the array."
             )
 
 
@@ -55,6 +60,7 @@ def words(c: Client) -> dict[str, int]:
         "classes": c.data.classes,
         "samples": len(c.data),
         "features": models.features(c.model[0]),
+        "parameters": sum(value.numel() for value in c.model[0].parameters()),
         "weights": sum(value.numel() for value in c.model[0].state_dict().values()),
     }
 
@@ -83,7 +89,7 @@ def fit(c: Client) -> Arrays:
     if c.train.keep_optimizer:
         for net, optimiser in enumerate(optimisers):
             c.state |= optimiser_state(net, optimiser)
-    return weights_of(c.model) | extra
+    return extra | weights_of(c.model)
 
 
 def weights_of(model: nn.ModuleList) -> Arrays:

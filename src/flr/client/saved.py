@@ -49,16 +49,16 @@ class SavedModel:
 
 def save(path: Path, weights: Arrays, meta: dict[str, Any]) -> None:
     """Writes the model file; `meta` is what `load` needs to rebuild it."""
-    arrays.save(path, weights, {"format": FORMAT, **meta})
+    arrays.save(path, weights, {"kind": "model", "format": FORMAT, **meta})
 
 
 def load(path: Path, *, trust: bool = False) -> SavedModel:
     """Reads a model file; code that it names as "module:function" is imported only on trust."""
     weights, meta = arrays.load(path)
-    if meta.get("format") != FORMAT:
+    if meta.get("kind") != "model" or meta.get("format") != FORMAT:
         raise DataError(
-            f"Expected a model written by flr (format {FORMAT}); {path} has format "
-            f"{meta.get('format')}. "
+            f"Expected a model written by flr (format {FORMAT}); {path} holds a "
+            f"{meta.get('kind', 'file of another kind')}, format {meta.get('format')}. "
             "Use the model.safetensors of a run folder."
         )
     model = meta.get("model")

@@ -87,7 +87,9 @@ def _complete(
         raise ProblemsError(fixed + translate(error, model, words)) from None
     if fixed:
         raise ProblemsError(fixed)
-    choice = Choice(entry.kind, entry.name, {**dict(values), **entry.fixed})
+    # paths become absolute, so that a run can be resumed from anywhere
+    found = {k: v.absolute() if isinstance(v, Path) else v for k, v in dict(values).items()}
+    choice = Choice(entry.kind, entry.name, {**found, **entry.fixed})
     if isinstance(entry.factory, type):  # a class only checks its options; a function may read data
         try:
             choice.build()

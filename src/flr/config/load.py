@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from flr.config.choice import validate
+from flr.config.conflicts import conflicts
 from flr.config.locate import Place, find_lines
 from flr.config.overrides import Where, apply
+from flr.config import preset
 from flr.config.problems import Problem, cut, name_of, nearest, show, translate
 from flr.config.settings import Config, Eval, ScenarioConfig, Train
-from flr.errors import ConfigError, FlrError
+from flr.errors import ConfigError
 
 _LARGEST = 1_000_000  # bytes
 _DEEPEST = 16  # levels of tables and lists
@@ -60,14 +61,15 @@ def _check(
     if not isinstance(raw, Mapping):
         kind = type(raw).__name__
         raise ConfigError(f"{source}: expected a table of settings, got {kind}. Pass a dict.")
-    tree = _plain(raw, (), problems)
+    tree, unknown_preset = preset.apply(_plain(raw, (), problems))
+    problems += unknown_preset
     refused = {_unit(problem.at) for problem in problems}
     config, found = _attempt(tree)
     problems += [problem for problem in found if _unit(problem.at) not in refused]
     if problems or config is None:
         problems += _salvaged(tree, {_unit(problem.at) for problem in problems})
     else:
-        problems += [problem for _, problem in _conflicts(config)]
+        problems += [problem for _, problem in conflicts(config)]
     if problems or config is None:
         raise ConfigError(_message(problems, tree, source, where))
     return config
@@ -96,7 +98,7 @@ def _salvaged(tree: dict[str, Any], broken: set[Place]) -> list[Problem]:
     known = any(place[0] in Config.model_fields for place in broken)
     return [
         problem
-        for places, problem in _conflicts(config)
+        for places, problem in conflicts(config)
         if not (known if places is None else any(_overlap(place, broken) for place in places))
     ]
 
@@ -108,40 +110,6 @@ def _overlap(place: Place, broken: set[Place]) -> bool:
 def _unit(place: Place) -> Place:
     """The smallest part of a config that can be left out alone: a choice goes with its options."""
     return place[:2] if place[0] in ("train", "eval", "scenario") else place[:1]
-
-
-def _conflicts(config: Config) -> Iterator[tuple[list[Place] | None, Problem]]:
-    """Valid keys that cannot go together, and which they are (None: a method may look at any)."""
-    path: Place = ("scenario", "path")
-    if config.scenario.path is not None:
-        for section in [s for s in ("partition", "noise") if s in config.model_fields_set]:
-            text = f"brings its own split and labels; [{section}] is given too. Remove one of them."
-            yield [path, (section,)], Problem(path, text)
-    else:
-        clients = config.partition.build().sites
-        asked = config.train.asked(clients)
-        if config.min_replies > asked:
-            text = (
-                f"is more than the {asked} asked in a round (participation "
-                f"{config.train.participation} of {clients} clients). "
-                f"Use at most {asked}, or a higher [train] participation."
-            )
-            places: list[Place] = [("min_replies",), ("train", "participation"), ("partition",)]
-            yield [*places, path], Problem(("min_replies",), text)
-    if "tensorboard" in config.trackers and importlib.util.find_spec("tensorboard") is None:
-        text = 'needs a package that is not installed. Run: pip install "flr[tensorboard]"'
-        yield [("trackers",)], Problem(("trackers",), text)
-    try:
-        method = config.build_method()
-    except FlrError as error:
-        yield [("method",)], Problem(("method",), _sentence(str(error)), head="none")
-    else:
-        for reason in method.check(config):
-            yield None, Problem(("method",), _sentence(reason), head="none")
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
 
 
 def _beside(problem: Problem) -> Problem:

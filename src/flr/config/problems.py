@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from flr.config.locate import Place
 
-SECTIONS = ("data", "scenario", "partition", "noise", "train", "eval")
+SECTIONS = ("data", "scenario", "partition", "noise", "attack", "train", "eval")
 
 
 @dataclass(frozen=True)

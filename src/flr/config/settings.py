@@ -1,4 +1,4 @@
-"""The shape of a config: every key with its type, bounds and default. Loading is in config.py."""
+"""The shape of a config: every key with its type, bounds and default. Loading is in load.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from typing import Annotated, Any, Literal
 
 import tomli_w
 import torch
-from pydantic import BaseModel, Field, PlainValidator, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
 
 from flr.arrays import canonical_json
 from flr.config.choice import STRICT, Choice, choose
@@ -75,7 +82,7 @@ class ScenarioConfig(BaseModel):
 
     model_config = STRICT
 
-    path: Path | None = None
+    path: Annotated[Path, AfterValidator(Path.absolute)] | None = None
     seed: Seed | None = None
     benchmark: Annotated[int, Field(ge=0)] = 0
 
@@ -99,7 +106,7 @@ class Train(BaseModel):
     lr_schedule: Literal["constant", "cosine"] = "constant"
     keep_optimizer: bool = False
     device: str = "cpu"
-    threads: Count = 1
+    threads: Annotated[int, Field(ge=1, le=256)] = 1
 
     @field_validator("device")
     @classmethod
@@ -172,6 +179,9 @@ class Config(BaseModel):
     noise: Annotated[Choice, _reads("noise", "none", "kind")] = Field(
         default_factory=_default("noise", "none")
     )
+    attack: Annotated[Choice, _reads("attack", "none", "kind")] = Field(
+        default_factory=_default("attack", "none")
+    )
     train: Train = Field(default_factory=Train)
     eval: Eval = Field(default_factory=Eval)
 
@@ -192,7 +202,9 @@ class Config(BaseModel):
         """What `compare` groups by besides the scenario: all that shapes a result, method aside."""
         free = {"seed", "method", "workers", "checkpoint_every", "trackers"}
         free |= {"scenario", "partition", "noise"}
-        return canonical_json({k: v for k, v in self._tree().items() if k not in free})
+        tree = {k: v for k, v in self._tree().items() if k not in free}
+        tree["data"].pop("path", None)  # the scenario's hash holds the content
+        return canonical_json(tree)
 
     def _tree(self) -> dict[str, Any]:
         methods = [choice.short() for choice in self.method]
@@ -206,6 +218,7 @@ class Config(BaseModel):
         if self.scenario.path is None:  # a saved scenario has its own
             tree["partition"] = self.partition.table("kind")
             tree["noise"] = self.noise.table("kind")
+        tree["attack"] = self.attack.table("kind")
         tree["train"] = self.train.table()
         tree["eval"] = dict(self.eval)
         return tree

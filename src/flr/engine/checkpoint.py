@@ -53,9 +53,14 @@ def save(folder: Path, point: Checkpoint) -> None:
     }
     write_atomically(folder / f"{point.step}.safetensors", tensors, sync=True)
     write_atomically(folder / f"{point.step}.json", canonical_json(facts), sync=True)
-    for step in sorted(_steps(folder))[:-KEPT]:
-        for suffix in ("json", "safetensors"):
-            (folder / f"{step}.{suffix}").unlink(missing_ok=True)
+    keep_only(folder, set(sorted(_steps(folder))[-KEPT:]))
+
+
+def keep_only(folder: Path, steps: set[int]) -> None:
+    """Deletes the other checkpoints, damaged ones and what a kill left half-written."""
+    for path in folder.glob("*"):
+        if path.is_file() and not (path.stem.isdigit() and int(path.stem) in steps):
+            path.unlink()
 
 
 def load_all(folder: Path) -> list[Checkpoint]:

@@ -8,14 +8,17 @@ from flr import seeds
 from flr.arrays import Arrays
 from flr.client.desk import Answer, Blueprint, Desk, Order
 from flr.contract import Task
+from flr.engine.attack import Adversary
 from flr.engine.workers import Pool
 
 
 class LocalTransport:
     """Answers a task by training its clients on this machine."""
 
-    def __init__(self, plan: Blueprint, workers: int, drop: float) -> None:
-        self.plan, self.drop = plan, drop
+    def __init__(
+        self, plan: Blueprint, workers: int, drop: float, adversary: Adversary | None = None
+    ) -> None:
+        self.plan, self.drop, self.adversary = plan, drop, adversary
         self.pool = Pool(plan, workers) if workers > 1 else None
         self.desk = Desk(plan) if self.pool is None else None
 
@@ -36,7 +39,8 @@ class LocalTransport:
             if not self.vanishes(client, task.step)
         ]
         largest_first = sorted(orders, key=lambda o: -len(self.plan.sites[o.client]))
-        return sorted(self._serve(task.arrays, largest_first), key=lambda a: a.reply.client)
+        answers = sorted(self._serve(task.arrays, largest_first), key=lambda a: a.reply.client)
+        return self.adversary.tamper(task, answers) if self.adversary else answers
 
     def vanishes(self, client: int, step: int) -> bool:
         """Whether this client is lost in this step."""

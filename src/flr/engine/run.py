@@ -14,7 +14,7 @@ import torch
 from flr.arrays import Arrays, nbytes
 from flr.client.desk import Answer
 from flr.client.state import StateFiles
-from flr.contract import MODEL, Method, Outcome, Probe, RoundEnd, Server, Task
+from flr.contract import MODEL, Declared, Method, Outcome, Probe, RoundEnd, Server, Task, by_name
 from flr.engine import checkpoint
 from flr.engine.checkpoint import Checkpoint
 from flr.errors import RunError
@@ -42,17 +42,19 @@ class Federation:
     checkpoint_every: int
     probe: Probe
     versions: dict[int, int] = field(default_factory=dict)  # accepted state of each site
-    kept: list[dict[int, int]] = field(default_factory=list)  # versions that checkpoints refer to
+    kept: dict[int, dict[int, int]] = field(default_factory=dict)  # by step, those of checkpoints
+    boundary: Checkpoint | None = None  # the end of the last whole round
 
     def run(self) -> None:
         """Goes on until the method plans nothing more."""
         method, server = self.method, self.server
         outcomes: list[Outcome] = []
         started = time.perf_counter()
+        self.boundary = Checkpoint.of(server, self.versions)
         while (task := method.plan(server)) is not None:
             predict = task.name == "fit" and self.probe.wants_predictions(server.round + 1)
             answers = self.transport.ask(task, self.versions, predict)
-            accepted, seen = screen(task, answers)
+            accepted, seen = screen(task, answers, by_name(method.sends, method.models))
             outcomes += seen
             self.require_replies(task, accepted, seen)
             self.accept(task, accepted)
@@ -69,6 +71,7 @@ class Federation:
                     )
                 )
                 outcomes, started = [], time.perf_counter()
+                self.boundary = Checkpoint.of(server, self.versions)
                 if server.round % self.checkpoint_every == 0 or server.round == server.rounds:
                     self.save()
 
@@ -79,7 +82,7 @@ class Federation:
             if not answer.stateful:
                 continue
             old = self.versions.get(site)
-            if old is not None and all(kept.get(site) != old for kept in self.kept):
+            if old is not None and all(kept.get(site) != old for kept in self.needed()):
                 self.state.drop(site, old)
             self.versions[site] = task.step
 
@@ -87,7 +90,7 @@ class Federation:
         self, task: Task, accepted: Sequence[Answer], seen: Sequence[Outcome]
     ) -> None:
         """Stops a run that has lost too many clients, with a checkpoint of what was reached."""
-        if len(accepted) >= self.min_replies:
+        if task.optional or len(accepted) >= min(self.min_replies, len(task.clients)):
             return
         self.save()
         reasons = [
@@ -95,28 +98,44 @@ class Federation:
         ]
         raise RunError(
             f"Round {task.round + 1} needs at least {self.min_replies} replies (min_replies); "
-            f"{len(accepted)} of "
-            f"{len(task.clients)} clients gave a usable one ({'; '.join(reasons)}). What was "
-            f"reached is in the "
-            "checkpoint. Lower min_replies, ask more clients (participation), or find out why "
-            "they fail."
+            f"{len(accepted)} of {len(task.clients)} clients gave a usable one "
+            f"({'; '.join(reasons)}). What was reached is in {self.folder.parent}. Find out why "
+            "they fail, or lower min_replies in its config.toml; then go on with `flr resume`."
         )
 
     def save(self) -> None:
-        """Writes a checkpoint and forgets states that nothing refers to any more."""
-        checkpoint.save(self.folder, Checkpoint.of(self.server, self.versions))
-        self.kept = [*self.kept, dict(self.versions)][-checkpoint.KEPT :]
+        """Writes a checkpoint of the last whole round and forgets states that nothing needs."""
+        point = self.boundary
+        if point is None or point.step in self.kept:
+            return
+        checkpoint.save(self.folder, point)
+        self.kept[point.step] = dict(point.versions)
+        self.kept = dict(sorted(self.kept.items())[-checkpoint.KEPT :])
         self.forget()
 
-    def resume(self) -> int:
-        """Goes back to the newest whole checkpoint; the round it holds, 0 for the start."""
-        found = [point for point in checkpoint.load_all(self.folder) if self.complete(point)]
+    def resume(self, recorded: int) -> int:
+        """Goes back to the newest whole checkpoint; the round it holds, 0 for the start.
+
+        `recorded` is the last round of which the probe has a record: a checkpoint beyond it would
+        leave a gap.
+        """
+        found = [
+            point
+            for point in checkpoint.load_all(self.folder)
+            if point.round <= recorded and self.complete(point)
+        ]
         if found:
             found[0].restore(self.server)
             self.versions = dict(found[0].versions)
-        self.kept = [dict(point.versions) for point in reversed(found)]
+        self.kept = {point.step: dict(point.versions) for point in reversed(found)}
+        checkpoint.keep_only(self.folder, set(self.kept))
         self.forget()
         return self.server.round
+
+    def needed(self) -> list[dict[int, int]]:
+        """The versions of client states that somebody may go back to."""
+        boundary = [] if self.boundary is None else [self.boundary.versions]
+        return [*self.kept.values(), *boundary]
 
     def complete(self, point: Checkpoint) -> bool:
         """Whether the clients' states that a checkpoint refers to are all there."""
@@ -130,20 +149,22 @@ class Federation:
     def forget(self) -> None:
         """Deletes state files that neither a checkpoint nor the run refers to."""
         needed: dict[int, set[int]] = {}
-        for versions in (*self.kept, self.versions):
+        for versions in (*self.needed(), self.versions):
             for site, version in versions.items():
                 needed.setdefault(site, set()).add(version)
         self.state.keep_only(needed)
 
 
-def screen(task: Task, answers: Sequence[Answer]) -> tuple[list[Answer], list[Outcome]]:
+def screen(
+    task: Task, answers: Sequence[Answer], sends: Mapping[str, Declared]
+) -> tuple[list[Answer], list[Outcome]]:
     """Separates usable replies from bad ones, which are named and left out; the round goes on."""
     accepted, outcomes = [], []
     missing = set(task.clients) - {answer.reply.client for answer in answers}
     outcomes += [Outcome(client, 0, "dropped") for client in sorted(missing)]
     for answer in answers:
         reply = answer.reply
-        reason = fault(task, reply.arrays)
+        reason = fault(task, reply.arrays, sends)
         if not reason:
             accepted.append(answer)
         outcomes.append(
@@ -161,7 +182,7 @@ def screen(task: Task, answers: Sequence[Answer]) -> tuple[list[Answer], list[Ou
     return accepted, outcomes
 
 
-def fault(task: Task, sent: Arrays) -> str:
+def fault(task: Task, sent: Arrays, sends: Mapping[str, Declared]) -> str:
     """Why a reply cannot be used; empty if it can."""
     expected = (
         {k: v for k, v in task.arrays.items() if k.startswith(MODEL)} if task.name == "fit" else {}
@@ -173,6 +194,21 @@ def fault(task: Task, sent: Arrays) -> str:
             return f"{name} has shape {tuple(sent[name].shape)}, expected {tuple(value.shape)}"
         if sent[name].dtype != value.dtype:
             return f"{name} is {sent[name].dtype}, expected {value.dtype}"
+    for name, value in sent.items():
+        if name in expected:
+            continue
+        if name not in sends:
+            return f"{name} was not declared"
+        declared = sends[name]
+        # what the words in a shape mean is known at the site, which has compared it there
+        sizes = tuple(n if isinstance(n, int) else None for n in declared.shape)
+        fits = len(sizes) == value.dim() and all(
+            n in (None, size) for n, size in zip(sizes, value.shape, strict=True)
+        )
+        if not fits:
+            return f"{name} has shape {tuple(value.shape)}, expected {declared.shape}"
+        if value.dtype != declared.dtype:
+            return f"{name} is {value.dtype}, expected {declared.dtype}"
     for name, value in sent.items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             return f"{name} has numbers that are not finite (NaN or Inf)"

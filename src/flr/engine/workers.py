@@ -5,9 +5,9 @@ from __future__ import annotations
 import multiprocessing as mp
 import os
 import pickle
+import signal
 import sys
 import threading
-import traceback
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -134,6 +134,7 @@ class Pool:
 def _work(pipe: Connection, watched: Connection, plan: Blueprint) -> None:
     """The life of a worker: one answer for each order, until the pipe closes."""
     threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
     torch.set_num_threads(plan.train.threads)
     desk: Desk | None = None
     while True:
@@ -148,11 +149,7 @@ def _work(pipe: Connection, watched: Connection, plan: Blueprint) -> None:
             answer = desk.serve(replace(order, extra=arrays.unpack(extra)))
             message: Any = _sealed(answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
-            message = (
-                type(error) if isinstance(error, FlrError) else None,
-                str(error),
-                traceback.format_exc(),
-            )
+            message = (type(error) if isinstance(error, FlrError) else RunError, str(error))
         pipe.send(message)
 
 
@@ -176,8 +173,8 @@ def _sealed(answer: Answer) -> dict[str, Any]:
 
 def _opened(message: Any) -> Answer:
     if isinstance(message, tuple):
-        kind, text, trace = message
-        raise kind(text) if kind else RunError(f"A client's training failed: {text}\n{trace}")
+        kind, text = message
+        raise kind(text)
     reply = Reply(message["client"], message["examples"], arrays.unpack(message["arrays"]))
     predictions = message["predictions"]
     if predictions is not None:

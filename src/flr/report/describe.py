@@ -8,6 +8,7 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from flr.arrays import nbytes
@@ -60,9 +61,9 @@ def type_name(hint: Any) -> str:
 def shape_text(declared: Declared) -> str:
     """A declared array in one line."""
     shape = " x ".join(str(n) for n in declared.shape) or "one number"
-    return (
-        f"{declared.name} ({shape}, {str(declared.dtype).removeprefix('torch.')}): {declared.what}"
-    )
+    dtype = str(declared.dtype).removeprefix("torch.")
+    when = f" ({declared.when})" if declared.when else ""
+    return f"{declared.name} ({shape}, {dtype}): {declared.what}{when}"
 
 
 def weights_text(method: Method) -> str:
@@ -92,18 +93,24 @@ def stays_at_the_site(method: Method) -> list[str]:
 
 
 def message_bytes(method: Method, weights: int, words: Mapping[str, int]) -> tuple[int, int]:
-    """(down, up) for a client and round: so many bytes of weights, and the declared arrays.
+    """(down, up) for a client and round: so many bytes of weights, and all declared arrays.
 
-    `words` says what the words in declared shapes mean at the site.
+    `words` says what the words in declared shapes mean at the site. Messages without the arrays
+    that are declared for some of them only (`when`) are smaller.
     """
     network = weights // method.models
+    down, up = (
+        weights + sum(array_bytes(d, network, words) for d in declared)
+        for declared in (method.receives, method.sends)
+    )
+    return down, up
 
-    def size(declared: Declared) -> int:
-        if declared.name.endswith(".*"):
-            return network
-        return math.prod(declared.size(words)) * declared.dtype.itemsize
 
-    return weights + sum(map(size, method.receives)), weights + sum(map(size, method.sends))
+def array_bytes(declared: Declared, network: int, words: Mapping[str, int]) -> int:
+    """The size of a declared array; `network` is that of one whole network."""
+    if declared.name.endswith(".*"):
+        return network
+    return math.prod(declared.size(words)) * declared.dtype.itemsize
 
 
 def example_bytes(method: Method) -> tuple[int, int]:
@@ -143,8 +150,10 @@ def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
         return [("Settings", settings or ["none"])]
     method = method_of(entry)
     down, up = example_bytes(method)
+    clean = "clean samples at the server, held out of all sites: [scenario] benchmark = 50, say"
     return [
         ("Settings", settings or ["none"]),
+        *([("Needs", [clean])] if method.supervised else []),
         ("Cost", [method.cost]),
         ("Leaves the site, each round", leaves_the_site(method)),
         ("Reaches the site, each round", reaches_the_site(method)),
@@ -162,7 +171,9 @@ def toml_value(value: Any) -> str:
         return "(decided at run time)"
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) and value != REQUIRED else str(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return f'"{value}"' if isinstance(value, str | Path) and value != REQUIRED else str(value)
 
 
 def facts(entry: Entry) -> dict[str, Any]:

@@ -89,9 +89,9 @@ def read_run(folder: Path) -> Run:
 def made_by(folder: Path, settings: config.Config) -> list[Any]:
     """Partition and noise of a run's scenario, also where it was read from a file."""
     if settings.scenario.path is None:
-        return [settings.partition.table("kind"), settings.noise.table("kind")]
+        return [settings.partition.table("kind"), settings.noise.table("kind"), None]
     spec = scenario.load(folder / "scenario.safetensors").spec
-    return [spec.get("partition"), spec.get("noise")]
+    return [spec.get("partition"), spec.get("noise"), spec.get("attack")]
 
 
 def tabulate(runs: Sequence[Run]) -> Table:
@@ -179,7 +179,7 @@ def _refuse_repeats(methods: dict[str, list[Run]]) -> None:
                 raise DataError(
                     f'Expected one run of method "{method}" for each scenario and seed; '
                     f"{' and '.join(str(run.folder) for run in same)} share scenario "
-                    f"{same[0].scenario[:12]} and seed {same[0].seed}. Leave all but one of them out."
+                    f"{same[0].scenario[:12]} and seed {same[0].seed}. Leave all but one out."
                 )
 
 
@@ -187,7 +187,8 @@ def _refuse_gaps(methods: dict[str, list[Run]]) -> None:
     """Every gap at once: which method lacks which scenario, and a run that has it."""
     holders = _by([run for runs in methods.values() for run in runs], lambda run: run.scenario)
     gaps = [
-        f'"{method}" ({_folders(runs)}) lacks scenario {scenario[:12]} (which {owners[0].folder} has)'
+        f'"{method}" ({_folders(runs)}) lacks scenario {scenario[:12]} '
+        f"(which {owners[0].folder} has)"
         for method, runs in methods.items()
         for scenario, owners in holders.items()
         if all(run.scenario != scenario for run in runs)

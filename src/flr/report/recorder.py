@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,12 @@ def scalars(line: dict[str, Any]) -> dict[str, float]:
     for side, values in line.get("memorization", {}).items():
         found |= {f"memorization/{side}/{name}": value for name, value in values.items()}
     return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def recorded(folder: Path) -> int:
+    """The last round of an unbroken record from the first one on."""
+    rounds = {line["round"] for line in lines.read(folder / METRICS)}
+    return next(number for number in count() if number + 1 not in rounds)
 
 
 def truncate(folder: Path, round: int) -> None:

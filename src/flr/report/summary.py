@@ -29,6 +29,7 @@ class Facts:
     scenario: str  # hash
     noise: NoiseRates
     seconds: float
+    attack: dict[str, Any] | None = None  # kind, settings and attackers
 
 
 def summarise(metrics: Sequence[dict[str, Any]], facts: Facts) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def summarise(metrics: Sequence[dict[str, Any]], facts: Facts) -> dict[str, Any]
         "accuracy": _accuracy(metrics),
         "memorization": _memorization(metrics),
         "noise": _noise(facts.noise),
+        "attack": facts.attack,
         "seconds": facts.seconds,
         "bytes": {
             "up": sum(line["bytes_up"] for line in metrics),

@@ -1,4 +1,4 @@
-"""Who holds which samples: partitions give each sample to exactly one site, by its true label."""
+"""Who holds which samples: partitions give a sample to one site at most, by its true label."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Iid:
 
     def feasible(self, counts: Indices) -> None:
         """Needs a sample for each site."""
-        _refuse_few_samples(self.clients, int(counts.sum()))
+        refuse_few_samples(self.clients, int(counts.sum()))
 
     def split(
         self, labels: Indices, classes: int, rng: np.random.Generator
@@ -63,7 +63,7 @@ class Iid:
             order = order[np.argsort(labels[order], kind="stable")]
         owner = np.empty(len(labels), dtype=np.int64)
         owner[order] = rng.permutation(self.clients)[np.arange(len(labels)) % self.clients]
-        return _by_owner(owner, self.clients), []
+        return by_owner(owner, self.clients), []
 
 
 @register(
@@ -93,7 +93,7 @@ class BernoulliDirichlet:
 
     def feasible(self, counts: Indices) -> None:
         """Exact for p = 1; below that `split` checks the classes that were really drawn."""
-        _refuse_few_samples(self.clients, int(counts.sum()))
+        refuse_few_samples(self.clients, int(counts.sum()))
         if self.p == 1.0 and counts.min() < self.clients:
             total = int(counts.sum())
             raise ConfigError(
@@ -120,7 +120,7 @@ class BernoulliDirichlet:
             q = rng.dirichlet(np.full(len(holders), self.alpha))
             share = 1 + rng.multinomial(len(samples) - len(holders), q)
             owner[rng.permutation(samples)] = np.repeat(holders, share)
-        return _by_owner(owner, self.clients), notes
+        return by_owner(owner, self.clients), notes
 
 
 @register("central", kind="partition", title="One site")
@@ -135,7 +135,7 @@ class Central:
 
     def feasible(self, counts: Indices) -> None:
         """Needs a sample."""
-        _refuse_few_samples(1, int(counts.sum()))
+        refuse_few_samples(1, int(counts.sum()))
 
     def split(
         self,
@@ -175,11 +175,12 @@ def _adopt_orphans(phi: Matrix, rng: np.random.Generator) -> list[str]:
     return notes
 
 
-def _refuse_few_samples(sites: int, samples: int) -> None:
-    if samples < sites:
+def refuse_few_samples(needed: int, samples: int, what: str = "sites") -> None:
+    """Refuses to deal fewer samples than there are places with at least one."""
+    if samples < needed:
         raise ConfigError(
-            f"[partition] {sites:,} sites with at least one sample each needs {sites:,} samples; "
-            f"the data set has {samples:,}. Use fewer sites or more data."
+            f"[partition] {needed:,} {what} with at least one sample each needs {needed:,} "
+            f"samples; the data set has {samples:,}. Use fewer sites or more data."
         )
 
 
@@ -194,7 +195,7 @@ def _refuse_few_of_a_class(phi: Matrix, counts: Indices) -> None:
         )
 
 
-def _by_owner(owner: Indices, sites: int) -> list[Indices]:
+def by_owner(owner: Indices, sites: int) -> list[Indices]:
     """Each site's samples, from each sample's site."""
     ends = np.cumsum(np.bincount(owner, minlength=sites))[:-1]
     return np.split(np.argsort(owner, kind="stable"), ends)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, is_dataclass
+import json
+from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from flr import arrays, registry, seeds
 from flr.data.dataset import Dataset
 from flr.data.split import Indices, balanced
 from flr.errors import ConfigError, DataError
-from flr.scenario.noise import Noise, corrupt
+from flr.scenario.attack import Attack, attackers
+from flr.scenario.noise import Floats, Noise, corrupt, input_levels
 from flr.scenario.partition import Partition
 
 _FORMAT = 1
+_ARRAYS = {"sizes", "index", "given", "nominal", "benchmark"}
+_BLUR = {"levels", "blur_seed"}  # only where inputs are noisy
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,9 @@ class Scenario:
     given: tuple[Tensor, ...]  # labels as given, int64, aligned with `sites`
     nominal: tuple[float, ...]  # noise rate that each site drew
     benchmark: Tensor  # clean samples of the server's own, which no site holds; often none
-    spec: dict[str, Any]  # seed, partition, noise and notes, as JSON would hold them
+    spec: dict[str, Any]  # seed, partition, noise, attack and notes, as JSON would hold them
+    levels: Tensor = field(default_factory=lambda: torch.empty(0))  # of noise on inputs, see `blur`
+    blur_seed: int = 0
 
     @cached_property
     def sizes(self) -> Tensor:
@@ -49,12 +55,21 @@ class Scenario:
         """All given labels, aligned with `index`."""
         return torch.cat(self.given)
 
+    @property
+    def seed(self) -> int:
+        """What drew it, and decides who attacks."""
+        seed = self.spec.get("seed")
+        return seed if isinstance(seed, int) else 0
+
     @cached_property
     def hash(self) -> str:
         """Names the content: data set, samples and labels of every site; not how they were made."""
         digest = hashlib.sha256(f"{self.fingerprint}/{self.classes}/".encode())
         for tensor in (self.sizes, self.index, self.labels, self.benchmark):
             digest.update(tensor.numpy().astype("<i8").tobytes())
+        if len(self.levels):
+            digest.update(self.levels.numpy().astype("<f4").tobytes())
+            digest.update(f"/{self.blur_seed}".encode())
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
@@ -66,6 +81,8 @@ class Scenario:
             "nominal": torch.tensor(self.nominal, dtype=torch.float64),
             "benchmark": self.benchmark.to(torch.int32),
         }
+        if len(self.levels):
+            tensors |= {"levels": self.levels, "blur_seed": torch.tensor([self.blur_seed])}
         meta = {
             "kind": "scenario",
             "format": _FORMAT,
@@ -78,7 +95,12 @@ class Scenario:
 
 
 def build(
-    dataset: Dataset, partition: Partition, noise: Noise, seed: int, benchmark: int = 0
+    dataset: Dataset,
+    partition: Partition,
+    noise: Noise,
+    seed: int,
+    benchmark: int = 0,
+    attack: Attack | None = None,
 ) -> Scenario:
     """Deals the training samples out by true label, then corrupts the labels site by site.
 
@@ -91,12 +113,21 @@ def build(
         labels[pool], len(dataset.classes), seeds.numpy_generator(seed, "partition")
     )
     sites = [pool[part] for part in parts]
-    given, nominal = corrupt(noise, sites, labels, dataset.classes, seed, dataset.noise_map)
+
+    def inputs(samples: Indices) -> Floats:
+        return dataset.normalise(dataset.train.x[samples]).flatten(1).double().numpy()
+
+    given, nominal = corrupt(noise, sites, labels, dataset.classes, seed, dataset.noise_map, inputs)
+    levels = input_levels(noise, sites, labels, dataset.classes, seed)
+    if attack is not None:
+        for site in attackers(attack.clients, len(sites), seed):
+            given[site] = attack.labels(given[site], len(dataset.classes))
     spec = {
         "dataset": dataset.name,
         "seed": seed,
         "partition": _describe("partition", partition),
         "noise": _describe("noise", noise),
+        "attack": _describe("attack", attack) if attack is not None and attack.relabels else None,
         "benchmark": benchmark,
         "notes": notes,
     }
@@ -108,6 +139,8 @@ def build(
         tuple(nominal.tolist()),
         torch.from_numpy(held),
         spec,
+        torch.from_numpy(levels).float(),
+        seed if len(levels) else 0,
     )
 
 
@@ -115,8 +148,8 @@ def hold_out(dataset: Dataset, size: int) -> Indices:
     """The server's clean samples: classes as equal as can be, the same for every seed."""
     if size >= len(dataset.train):
         raise ConfigError(
-            f"[scenario] benchmark = {size:,} sets aside all {len(dataset.train):,} training samples; "
-            "the sites need some. Use a smaller number."
+            f"[scenario] benchmark = {size:,} sets aside all {len(dataset.train):,} training "
+            "samples; the sites need some. Use a smaller number."
         )
     return balanced(dataset.train.y.numpy(), size)
 
@@ -139,6 +172,8 @@ def load(path: Path) -> Scenario:
         tuple(tensors["nominal"].tolist()),
         tensors["benchmark"].long(),
         meta["spec"],
+        tensors.get("levels", torch.empty(0)),
+        int(tensors.get("blur_seed", torch.zeros(1))),
     )
     if scenario.hash != meta["hash"]:
         raise DataError(
@@ -176,15 +211,28 @@ def _why_broken(tensors: arrays.Arrays, meta: dict[str, Any]) -> str | None:
     for name, kind in types.items():
         if not isinstance(meta.get(name), kind):
             return f'its "{name}" is missing or of the wrong type'
-    if set(tensors) != {"sizes", "index", "given", "nominal", "benchmark"}:
+    if set(tensors) not in (_ARRAYS, _ARRAYS | _BLUR):
         return f"it holds the arrays {', '.join(sorted(tensors)) or 'none'}"
     if any(tensor.dim() != 1 for tensor in tensors.values()):
         return "its arrays are not one-dimensional"
-    if tensors["nominal"].dtype != torch.float64 or any(
-        tensors[name].is_floating_point() for name in ("sizes", "index", "given", "benchmark")
-    ):
-        return "its arrays have the wrong types"
-    return _why_inconsistent(tensors, meta["classes"])
+    floats = {"nominal": torch.float64, "levels": torch.float32}
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() != (name in floats) or tensor.dtype != floats.get(
+            name, tensor.dtype
+        ):
+            return "its arrays have the wrong types"
+    return _why_inconsistent(tensors, meta["classes"]) or _why_unblurred(tensors)
+
+
+def _why_unblurred(tensors: arrays.Arrays) -> str | None:
+    if "levels" not in tensors:
+        return None
+    levels, seed = tensors["levels"], tensors["blur_seed"]
+    if len(levels) != len(tensors["index"]) or len(seed) != 1:
+        return "its levels of noise on inputs are not as many as its samples"
+    if not (torch.isfinite(levels) & (levels >= 0)).all():
+        return "a level of noise on inputs is not a number from 0"
+    return None
 
 
 def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
@@ -208,7 +256,8 @@ def _describe(kind: str, value: Any) -> dict[str, Any]:
     """The options of a value, under the name it has in a config; others have their class's name."""
     names = [n for n, e in registry.entries(kind).items() if e.factory is type(value)]
     options = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
-    return {"kind": names[0] if names else type(value).__name__, **options}
+    plain = json.loads(json.dumps(options, default=str))  # paths as text
+    return {"kind": names[0] if names else type(value).__name__, **plain}
 
 
 def _label_type(classes: int) -> torch.dtype:

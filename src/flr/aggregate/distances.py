@@ -1,0 +1,138 @@
+"""Rules that look at how far replies lie from each other: Krum, and the geometric median."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Gt, Lt
+from torch import Tensor
+
+from flr.aggregate.parts import decide, examples, require, squared_distances
+from flr.arrays import Arrays
+from flr.contract import Reply
+from flr.registry import register
+
+Byzantine = Annotated[int, Ge(0)] | Annotated[float, Ge(0), Lt(0.5)]
+
+
+def faulty(byzantine: float, replies: int) -> int:
+    """How many of so many replies are to be outlived: a number is that, a share is of them."""
+    return byzantine if isinstance(byzantine, int) else int(byzantine * replies)
+
+
+def asks_too_few(asked: int, *, byzantine: float, select: int) -> str:
+    """Why Krum cannot keep its promise with so many clients a round; empty if it can."""
+    f = faulty(byzantine, asked)
+    if asked < 2 * f + 3:
+        return (
+            f"outlives {f} faulty replies only among {2 * f + 3} or more (2f + 3); {asked} are "
+            "asked in a round. Ask more clients ([train] participation) or lower byzantine."
+        )
+    if select > asked - f:
+        return (
+            f"selects {select} replies, more than the {asked - f} that are sound (of {asked} asked "
+            f"in a round, {f} may be faulty). Use at most select = {asked - f}."
+        )
+    return ""
+
+
+@register(
+    "krum",
+    kind="aggregator",
+    title="Krum",
+    paper="Blanchard et al., NeurIPS 2017",
+    year=2017,
+    check=asks_too_few,
+)
+def krum(
+    replies: list[Reply],
+    prefix: str,
+    previous: Arrays,
+    buffers: frozenset[str] = frozenset(),
+    /,
+    *,
+    byzantine: Byzantine = 0.2,
+    select: Annotated[int, Ge(1)] = 1,
+) -> Arrays:
+    """The reply that lies closest to its nearest others, or the weighted mean of several such.
+
+    Equation:
+        score(i) = sum over the n - f - 2 nearest j != i of |w_i - w_j|^2
+
+    The `select` lowest scores are kept (1: Krum; more: Multi-Krum). `byzantine` is f, or a share of
+    the replies (f = int(share * n)).
+    """
+    f = faulty(byzantine, len(replies))
+    require("krum", replies, f + 3, f"f + 3 for f = {f}: scores count neighbours")
+    require("krum", replies, f + select, f"{select} to select beside f = {f}")
+
+    def weigh(names: list[str]) -> list[float]:
+        chosen = set(lowest(krum_scores(squared_distances(replies, names), f), select))
+        return [n if k in chosen else 0.0 for k, n in enumerate(examples(replies))]
+
+    return decide(replies, prefix, previous, buffers, weigh)
+
+
+def krum_scores(squared: Tensor, f: int) -> Tensor:
+    """n: sum of the n - f - 2 smallest squared distances of each reply to others."""
+    n = len(squared)
+    others = squared.clone().fill_diagonal_(torch.inf)
+    return others.sort(dim=1).values[:, : n - f - 2].sum(1)
+
+
+def lowest(scores: Tensor, count: int) -> list[int]:
+    """The positions of the lowest scores; of equal ones the first."""
+    order: list[int] = scores.argsort(stable=True)[:count].tolist()
+    return order
+
+
+@register(
+    "geometric-median",
+    kind="aggregator",
+    title="Geometric median (RFA)",
+    paper="Pillutla et al., IEEE TSP 2022",
+    year=2022,
+)
+def geometric_median(
+    replies: list[Reply],
+    prefix: str,
+    previous: Arrays,
+    buffers: frozenset[str] = frozenset(),
+    /,
+    *,
+    smoothing: Annotated[float, Gt(0)] = 1e-6,
+    iterations: Annotated[int, Ge(1)] = 100,
+) -> Arrays:
+    """The point with the least sum of weighted distances to all replies, by smoothed Weiszfeld.
+
+    Equation:
+        v <- sum_k b_k w_k / sum_k b_k,   b_k = n_k / max(smoothing, |v - w_k|)
+
+    It starts at the weighted mean, and ends when the weights b stand still or after `iterations`.
+    """
+
+    def weigh(names: list[str]) -> list[float]:
+        squared = squared_distances(replies, names)
+        alpha = torch.tensor(examples(replies), dtype=torch.float64)
+        found: list[float] = weiszfeld(squared, alpha, smoothing, iterations).tolist()
+        return found
+
+    return decide(replies, prefix, previous, buffers, weigh)
+
+
+def weiszfeld(squared: Tensor, alpha: Tensor, smoothing: float, iterations: int) -> Tensor:
+    """n: the weights, which sum to 1, of the points whose mean is their geometric median.
+
+    Works on squared distances alone: |v - w_j|^2 = sum_k b_k D_jk - 1/2 sum_kl b_k b_l D_kl for
+    v = sum_k b_k w_k, so that no point of the space is ever made.
+    """
+    weights = alpha / alpha.sum()
+    for _ in range(iterations):
+        to_points = squared @ weights
+        distance = (to_points - weights @ to_points / 2).clamp_min(0).sqrt()
+        raw = alpha / distance.clamp_min(smoothing)
+        moved, weights = weights, raw / raw.sum()
+        if (weights - moved).abs().max() <= 1e-12:
+            break
+    return weights
