@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 import tomllib
 
 import numpy as np
@@ -197,3 +200,58 @@ def test_arrays_in_python(tmp_path, monkeypatch):
     assert probabilities.shape == (60, 3)
     again = flr.run(settings, data=(x, y))
     assert again.folder != run.folder
+
+
+def test_a_data_set_by_name_is_scored_by_class_name(cli, tmp_path, monkeypatch):
+    """The same digits under other names and in another order: labels go by name."""
+    monkeypatch.chdir(tmp_path)
+    data = registry.get("dataset", "digits").factory().load()
+    order = np.array([3, 1, 4, 0, 5, 9, 2, 6, 8, 7])
+    names = np.array([str(digit) for digit in order])
+    y = np.argsort(order)[data.train.y.numpy()]
+    np.savez("d.npz", x=data.train.x.numpy(), y=y, classes=names)
+    settings = {"rounds": 4, "workers": 1, "method": "fedavg", "train": {"participation": 1.0}}
+    flr.run(settings | {"data": {"name": "npz", "path": "d.npz"}}, out="r")
+    assert json.loads(cli("evaluate", "r", "digits", "--json").out)["accuracy"] > 0.8
+    few = data.train.y < 5
+    np.savez("few.npz", x=data.train.x[few].numpy(), y=data.train.y[few].numpy())
+    flr.run(settings | {"data": {"name": "npz", "path": "few.npz"}}, out="few")
+    refused = cli("evaluate", "few", "digits")
+    assert refused.code == 4
+    assert "Traceback" not in refused.err
+
+
+@pytest.mark.parametrize("out", ["/proc/nope", "x" * 300, "file/below"])
+def test_places_that_cannot_be_written_are_one_message(out, cli, config, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = cli("run", config, "--out", out)
+    assert result.code == 4
+    assert result.err.startswith("error: ")
+    assert "Traceback" not in result.err
+
+
+def test_ctrl_c_says_how_to_go_on(cli, config, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flr.session.federate", interrupt)
+    result = cli("run", config, "--out", "r")
+    assert result.code == 130
+    assert "flr resume" in result.err
+
+
+def test_a_broken_plugin_is_named_and_the_rest_works(tmp_path, monkeypatch):
+    info = tmp_path / "bad-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[flr]\nbad = no_such_module\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "flr.cli.main", "list", "noises"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "symmetric" in done.stdout
+    assert "no_such_module" in done.stderr

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import clauses
 import pytest
+from toys import factory
 
 from flr import registry
 from flr.errors import FlrError
 from flr.report import html, plots
 
-METHODS = [
-    e.name for e in registry.entries("method").values() if e.factory.__module__.startswith("flr.")
+METHODS: list[Any] = [
+    entry.name
+    for entry in registry.entries("method").values()
+    if entry.factory.__module__.startswith("flr.")
+]
+STACKS: list[Any] = [
+    ["flr", other] for other in ("mixup", "dividemix", "fedprox", "feddyn", "gce", "ls")
 ]
 
 BROKEN = [  # method, clause, what the failure says
@@ -41,23 +48,29 @@ def _no_pictures(monkeypatch):
     monkeypatch.setattr(html, "run_page", lambda *_: None)
 
 
-def applies(name: str, clause) -> bool:
-    fields = {f.name for f in dataclasses.fields(registry.get("method", name).factory)}
-    return clause is not clauses.without_its_term_it_is_fedavg or "lam" in fields
+def applies(method: Any, clause: Any) -> bool:
+    """lam = 0 is a clause for the methods that have such a knob, and all of whose term it is."""
+    if clause is not clauses.without_its_term_it_is_fedavg:
+        return True
+    return isinstance(method, str) and "lam" in {
+        f.name for f in dataclasses.fields(factory(method))
+    }
+
+
+def label(value: Any) -> str:
+    return "+".join(value) if isinstance(value, list) else getattr(value, "__name__", str(value))
 
 
 @pytest.mark.parametrize(
     ("name", "clause"),
-    [(n, c) for c in clauses.CLAUSES for n in METHODS if applies(n, c)],
-    ids=lambda value: getattr(value, "__name__", value),
+    [(m, c) for c in clauses.CLAUSES for m in METHODS + STACKS if applies(m, c)],
+    ids=label,
 )
 def test_every_method_keeps_every_clause(name, clause, tmp_path, monkeypatch):
     clause(name, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("name", "clause", "reason"), BROKEN, ids=lambda value: getattr(value, "__name__", value)
-)
+@pytest.mark.parametrize(("name", "clause", "reason"), BROKEN, ids=label)
 def test_every_clause_fails_on_a_broken_method(name, clause, reason, tmp_path, monkeypatch):
     import broken  # noqa: F401 - registers them, after METHODS was read
 

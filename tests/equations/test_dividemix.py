@@ -1,11 +1,13 @@
-"""DivideMix's equations against numbers worked out by hand, and its guards."""
+"""DivideMix's equations against numbers worked out by hand, its batches and its guards."""
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
 import torch
+from torch import nn
 
 from flr.client.mixmatch import (
     co_guess,
@@ -18,6 +20,11 @@ from flr.client.mixmatch import (
     unlabelled_loss,
 )
 from flr.client.mixtures import clean_probability, min_max, two_groups
+from flr.client.selection import take
+from flr.config import Train
+from flr.contract import Batch, Client, Site
+from flr.data.batches import Batches
+from flr.methods.dividemix import DivideMix, MixMatch
 
 
 def double(values) -> torch.Tensor:
@@ -124,3 +131,95 @@ def test_many_values_give_the_same_bits_again():
 def test_equal_values_are_scaled_to_one():
     assert min_max(torch.tensor([2.0, 2.0])).tolist() == [1.0, 1.0]
     assert min_max(torch.tensor([2.0, 4.0, 3.0])).tolist() == [0.0, 1.0, 0.5]
+
+
+def client(samples: int = 9) -> Client:
+    """A site of small images with two BatchNorm networks, in train mode as `fit` leaves them."""
+    rng = torch.Generator().manual_seed(0)
+    site = Site(
+        "a",
+        torch.randn(samples, 1, 6, 6, generator=rng),
+        torch.arange(samples) % 3,
+        classes=3,
+    )
+    parts = [nn.Flatten(), nn.Linear(36, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)]
+    networks = nn.ModuleList(nn.Sequential(*copy.deepcopy(parts)) for _ in range(2))
+    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2, 3)]
+    return Client(
+        id=0,
+        method=DivideMix(),
+        model=networks.train(),
+        data=site,
+        state={},
+        inbox={},
+        step=5,
+        round=5,
+        rounds=10,
+        train=Train(batch=4, epochs=1),
+        order=generators[0],
+        augmentation=generators[1],
+        rng=generators[2],
+        make_batches=Batches("crop-flip", (0.0,)),
+        make_reference=lambda c: c.model,
+    )
+
+
+def divided(c: Client, w: list[float]):
+    return list(DivideMix().divided(c, 0, torch.tensor(w), epoch=0))
+
+
+def test_labelled_rows_come_first_and_remember_what_they_are_mixed_of():
+    w = [1.0] * 6 + [0.0] * 3
+    for b in divided(client(), w):
+        n, plain = len(b.labelled.x), b.labelled.plain
+        assert b.networks == (0,)
+        assert (plain.index[:n] < 6).all()
+        assert (plain.index[n:] >= 6).all()
+        half = n // 2
+        assert torch.equal(plain.index[:half], plain.index[half:n])  # two views
+        assert not torch.equal(plain.x[:half], plain.x[half:n])
+        assert torch.equal(plain.y[:half], plain.y[half:n])
+        part = b.labelled
+        assert 0.5 <= part.weight <= 1
+        for mixed, row in ((part.x, plain.x), (part.y, plain.y)):
+            expected = part.weight * row[:n] + (1 - part.weight) * row[part.partner]
+            torch.testing.assert_close(mixed, expected)
+        # w = 1: the label is believed, whatever the network says
+        assert torch.equal(plain.y[:half].argmax(1), plain.index[:half] % 3)
+
+
+def test_without_labelled_samples_an_epoch_is_on_all_given_labels():
+    batches = divided(client(), [0.0] * 9)
+    assert all(b.networks == (0,) and not isinstance(b, MixMatch) for b in batches)
+    assert sorted(torch.cat([b.index for b in batches]).tolist()) == [*range(9)]
+
+
+def test_without_unlabelled_samples_all_rows_are_labelled():
+    assert all(len(b.x) == len(b.labelled.x) for b in divided(client(), [1.0] * 9))
+
+
+def test_a_single_sample_on_either_side_does_not_break_batchnorm():
+    for w in ([1.0] + [0.0] * 8, [0.0] + [1.0] * 8):
+        c = client()
+        for b in divided(c, w):
+            assert DivideMix().loss(c, b).isfinite()
+
+
+def test_guesses_move_the_statistics_of_the_network_in_training_only():
+    """As in the authors' code: it sees two views of labelled and of unlabelled samples."""
+    c = client(8)
+    batches = DivideMix().divided(c, 0, torch.tensor([1.0] * 4 + [0.0] * 4), epoch=0)
+    next(batches)
+    assert [int(network[2].num_batches_tracked) for network in c.model] == [4, 0]
+    assert all(network[2].training for network in c.model)
+
+
+def test_chosen_rows_of_a_mixed_batch_keep_their_partners():
+    plain = Batch(torch.arange(5.0)[:, None], torch.arange(5), torch.arange(5) + 10)
+    partner = torch.tensor([3, 4, 0, 1, 2])
+    x = 0.75 * plain.x + 0.25 * plain.x[partner]
+    made = take(Batch(x, plain.y, plain.index, None, plain, partner, 0.75), torch.tensor([4, 1]))
+    assert made.index.tolist() == [14, 11]
+    again = 0.75 * made.plain.x[:2] + 0.25 * made.plain.x[made.partner]
+    torch.testing.assert_close(made.x, again)
+    assert torch.equal(made.x, x[[4, 1]])

@@ -36,6 +36,8 @@ app.command()(evaluate)
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
 
+STOPPED = 130  # typer's code for Ctrl-C
+
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
 KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}
 
@@ -202,7 +204,10 @@ def main() -> None:
         handlers=[RichHandler(console=errors, show_time=False, show_path=False)],
     )
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
+        if code == STOPPED:
+            errors.print("Stopped. A run that has begun goes on with `flr resume RUN`.")
+        sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -215,12 +220,13 @@ def main() -> None:
             "Check the path, its permissions and the free space.",
             DataError.exit_code,
         )
-    except (click.Abort, KeyboardInterrupt):
-        errors.print("Stopped. A run that has begun goes on with `flr resume RUN`.")
-        sys.exit(130)
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Ends with one message in red."""
     errors.print(f"error: {message}", style="red", soft_wrap=True, markup=False)
     sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from flr.config import preset
 from flr.config.choice import validate
 from flr.config.conflicts import conflicts
 from flr.config.locate import Place, find_lines
 from flr.config.overrides import Where, apply
-from flr.config import preset
 from flr.config.problems import Problem, cut, name_of, nearest, show, translate
 from flr.config.settings import Config, Eval, ScenarioConfig, Train
 from flr.errors import ConfigError

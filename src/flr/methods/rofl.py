@@ -73,7 +73,7 @@ def server_centroids(f_G: Tensor, f: Sequence[Tensor], eps: float = EPS) -> Tens
 @register("rofl", title="RoFL", paper="Yang et al., IEEE Intelligent Systems 2022", year=2022)
 @dataclass(frozen=True)
 class RoFL(Method):
-    """Sites and server share class centroids, which tell whom of the easy samples to believe.
+    """Sites and server share class centroids, which tell which easy samples to believe.
 
     Equation:
         S     = the int((1 - F(r)) b) samples of smallest CE

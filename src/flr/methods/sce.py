@@ -45,8 +45,8 @@ class SCE(Method):
 
     State: none.
     Leaves the site: weights and the number of samples.
-    Differs: the usual PyTorch code clamps labels at 1e-4 before the logarithm, which is
-    A = -9.21 and not the -4 that is meant; log_zero = -9.210340371976182 gives that. For rows of
+    Differs: widely used PyTorch code clamps labels at 1e-4 before the logarithm, which is
+    A = -9.21; log_zero = -9.210340371976182 gives that, the default A = -4 does not. For rows of
     labels RCE is taken linear in y, so that Mixup mixes it as it mixes CE.
     """
 

@@ -1,0 +1,102 @@
+"""Stops that leave something behind: what can go on from there, and how a user learns of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from toys import ROUNDS, bits, settings, train, train_until
+
+import flr
+from flr import arrays
+from flr.engine import checkpoint
+from flr.errors import ConfigError, DataError, RunError
+
+
+def test_a_stop_for_lack_of_replies_keeps_the_checkpoint_before(tmp_path):
+    """Both checkpoints are whole, whether or not the step had one already."""
+    for every in (1, 3):
+        out = tmp_path / str(every)
+        config = settings("flr", rounds=30, drop=0.4, min_replies=2, checkpoint_every=every, seed=4)
+        with pytest.raises(RunError, match=str(out)):
+            flr.run(config, out=out)
+        for point in checkpoint.load_all(out / "checkpoint"):
+            for site, version in point.versions.items():
+                assert (out / "checkpoint/state" / str(site) / f"{version}.safetensors").is_file()
+
+
+def test_a_gap_in_the_record_goes_back_to_an_older_checkpoint(tmp_path):
+    whole = train("flr", tmp_path / "whole")
+    train_until("flr", tmp_path / "run", 3)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text(lines[0])
+    resumed = flr.resume(tmp_path / "run")
+    assert [line["round"] for line in resumed.metrics] == list(range(1, ROUNDS + 1))
+    assert bits(resumed) == bits(whole)
+
+
+def test_a_start_that_was_cut_short_can_be_tried_again(tmp_path, monkeypatch):
+    real = arrays.write_atomically
+
+    def cut(path, data, **options):
+        if path.name == "config.toml":
+            raise KeyboardInterrupt
+        real(path, data, **options)
+
+    monkeypatch.setattr("flr.session.write_atomically", cut)
+    with pytest.raises(KeyboardInterrupt):
+        train("fedavg", tmp_path / "run")
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="has to be run again"):
+        flr.resume(tmp_path / "run")
+    assert train("fedavg", tmp_path / "run").summary["rounds"] == ROUNDS
+
+
+def test_a_folder_with_other_things_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("five years of work")
+    with pytest.raises(DataError, match=r"thesis\.tex"):
+        train("fedavg", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"train": {"model": "cnn"}}, "needs images"),
+        ({"data": {"augment": "crop-flip"}}, "needs images"),
+        ({"train": {"model": {"name": "mlp", "hidden": 10**12}}}, "cannot be built"),
+    ],
+)
+def test_what_only_config_and_data_together_show_is_found_before_a_folder_is_made(
+    changes, part, tmp_path
+):
+    rows = "".join(f"{i},{i * i % 7},{'ab'[i % 2]}\n" for i in range(60))
+    (tmp_path / "d.csv").write_text("u,v,label\n" + rows)
+    config = settings("fedavg", train={"model": "mlp"})
+    config["data"] = {"name": "csv", "path": str(tmp_path / "d.csv")}
+    for section, values in changes.items():
+        config[section] = {**config[section], **values}
+    with pytest.raises(ConfigError, match=part):
+        flr.run(config, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_half_written_files_of_a_kill_are_cleared_away(tmp_path):
+    train_until("flr", tmp_path / "run", 3)
+    folder = tmp_path / "run" / "checkpoint"
+    (folder / ".9.safetensors.abc").write_text("half")
+    (folder / "9.safetensors").write_text("half")
+    flr.resume(tmp_path / "run")
+    steps = {json.loads(p.read_text())["step"] for p in folder.glob("*.json")}
+    assert {p.stem for p in folder.iterdir() if p.is_file()} == {str(step) for step in steps}
+
+
+def test_a_failing_client_is_named_alike_with_one_worker_and_two(tmp_path):
+    import hostile  # noqa: F401 - registers it
+
+    messages = set()
+    for workers in (1, 2):
+        with pytest.raises(RunError, match="ArithmeticError: no such luck") as caught:
+            flr.run(settings("failing", workers=workers), out=tmp_path / str(workers))
+        messages.add(str(caught.value).split("client")[0])
+    assert len(messages) == 1
