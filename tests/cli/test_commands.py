@@ -158,7 +158,10 @@ def test_numbers_do_not_depend_on_workers_option(cli, config, tmp_path):
     assert (tmp_path / "one" / model).read_bytes() == (tmp_path / "two" / model).read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["methods", "models", "datasets", "partitions", "noises"])
+@pytest.mark.parametrize(
+    "kind",
+    ["methods", "models", "datasets", "partitions", "noises", "aggregators", "attacks"],
+)
 def test_everything_listed_can_be_described(kind, cli):
     names = [entry["name"] for entry in json.loads(cli("list", kind, "--json").out)]
     assert names == sorted(names)

@@ -73,7 +73,9 @@ def test_two_shards_are_about_two_classes():
 def test_the_long_tail_has_exactly_its_sizes(counts, clients, imbalance, iid, seed):
     labels, top = labels_of(counts), max(counts)
     last = max(len(counts) - 1, 1)
-    wanted = [min(max(int(top * imbalance ** -(c / last) + 1e-9), 1), n) for c, n in enumerate(counts)]
+    wanted = [
+        min(max(int(top * imbalance ** -(c / last) + 1e-9), 1), n) for c, n in enumerate(counts)
+    ]
     assume(clients <= sum(wanted))
     part = LongTail(clients, imbalance, None if iid else 0.5)
     sites, notes = part.split(labels, len(counts), rng(seed))

@@ -103,7 +103,7 @@ class LongTail:
     """Class sizes decay exponentially over the classes; what is too many is left out everywhere.
 
     Equation:
-        n_c = int(n_max / imbalance^(c / (C - 1))), at least 1, at most what class c has
+        n_c = int(n_max / imbalance^(c / (C - 1))), from 1 to what class c has
 
     `imbalance` is the first class's size over the last one's. What is left is dealt out as by
     "iid", or as by "dirichlet" with `alpha`.
