@@ -5,23 +5,31 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import tomllib
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+import flr.aggregate
 import flr.methods
 from flr import registry
-from flr.config import Choice, Config, Data, Eval, ScenarioConfig, Train
+from flr.config import Choice, Config, Data, Eval, ScenarioConfig, Train, preset
 from flr.report import describe
 
 EQUATIONS = "docs/reference/equations.md"
 METHODS = "docs/reference/methods.md"
 CONFIG = "docs/reference/config.md"
 SECTIONS = ("data", "scenario", "partition", "noise", "attack", "train", "eval")
-MODULES = ["flr.client.memory", "flr.report.memorization"] + [
-    f"flr.methods.{info.name}" for info in pkgutil.iter_modules(flr.methods.__path__)
+MODULES = [
+    *(f"flr.client.{name}" for name in ("memory", "lid", "mixmatch", "mixtures", "selection")),
+    "flr.report.memorization",
+    *(f"flr.methods.{info.name}" for info in pkgutil.iter_modules(flr.methods.__path__)),
 ]
+RULES = [f"flr.aggregate.{info.name}" for info in pkgutil.iter_modules(flr.aggregate.__path__)]
 
 
 def shown(default: object) -> str:
@@ -78,6 +86,26 @@ def test_config_options_of_every_registered_name(tables):
     assert found == expected
 
 
+def test_presets(tables):
+    page = tables(CONFIG)["Presets"]
+    names = list(preset.known())
+    expected: dict[str, list[str]] = {}
+    for place, name in enumerate(names):
+        text = resources.files("flr").joinpath("presets", f"{name}.toml").read_text("utf-8")
+        for key, value in flat(tomllib.loads(text)):
+            expected.setdefault(key, ["–"] * len(names))[place] = shown(value)
+    assert page == expected
+
+
+def flat(tree: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a preset by its dotted key, without the leading "methods"."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{above}{key}.")
+        else:
+            yield above.removeprefix("methods.") + key, value
+
+
 def own_methods() -> dict[str, registry.Entry]:
     entries = registry.entries("method")
     return {n: e for n, e in entries.items() if e.factory.__module__.startswith("flr.")}
@@ -114,6 +142,16 @@ def test_no_equation_is_missing(tables):
         for attribute, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == name and not attribute.startswith("_")
             if own and is_pure(function):
+                assert f"{name}.{attribute}" in listed
+
+
+def test_no_rule_is_missing(tables):
+    listed = {name for part in tables(EQUATIONS).values() for name in part}
+    for name in RULES:
+        module = importlib.import_module(name)
+        for attribute, function in inspect.getmembers(module, inspect.isfunction):
+            own = function.__module__ == name and not attribute.startswith("_")
+            if own and function.__annotations__["return"] in ("Tensor", "Arrays", "int"):
                 assert f"{name}.{attribute}" in listed
 
 

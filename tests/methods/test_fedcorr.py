@@ -267,3 +267,10 @@ def test_weights_are_the_only_thing_sent_after_stage_1(corrected):
     weights, _ = arrays.load(corrected.folder / "model.safetensors")
     assert all(name.startswith(MODEL) for name in weights)
     assert sizes[16] == {arrays.nbytes(weights)}
+
+
+def test_a_rule_that_needs_several_replies_is_refused():
+    with pytest.raises(ConfigError, match="the first stage has one in each step"):
+        config.parse(
+            {"rounds": 60, "method": "fedcorr", "aggregate": "krum", "train": {"participation": 1}}
+        )

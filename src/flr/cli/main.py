@@ -22,6 +22,7 @@ from flr.cli.demo import demo
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.errors import DataError, FlrError
+from flr.stack import parts_of
 
 app = typer.Typer(
     help="Federated learning when labels are wrong: train, measure what was memorized, compare.",
@@ -72,6 +73,9 @@ def run(
     resolved = configs.load(config, overrides)
     folder = session.default_folder(resolved) if out is None else out
     console.print(f"Run folder: {folder}", soft_wrap=True, markup=False)
+    for part in parts_of(resolved.build_method()):
+        if part.note:
+            console.print(part.note, soft_wrap=True, markup=False)
     with RunProgress(resolved.label, resolved.rounds, console) as progress:
         done = session.run(resolved, out=folder, on_round=progress)
     show_run(done)

@@ -14,7 +14,7 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from flr import seeds
+from flr import registry, seeds
 from flr.arrays import Arrays
 from flr.client.lid import candidates, corrected, lid, output_losses
 from flr.client.memory import evaluating
@@ -113,9 +113,16 @@ class FedCorr(Around):
         " the clients one after another"
     )
     individual = True
+    note = "The first stage trains one client at a time: workers do not speed it up."
 
     def check(self, config: Config) -> Iterable[str]:
         yield from super().check(config)
+        rule = registry.get("aggregator", config.aggregate.name).check
+        if rule and rule(1, **config.aggregate.options):
+            yield (
+                f'aggregate = "{config.aggregate.name}" needs several replies, and the first stage '
+                'has one in each step. Use "mean" or another rule that takes one'
+            )
         share = config.train.participation
         needed = math.ceil(self.iterations / share - 1e-9)
         if config.scenario.path is None:

@@ -1,0 +1,69 @@
+"""Presets: what a paper used, filled in below what a config says itself."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from flr.config import load, parse, preset
+from flr.errors import ConfigError
+
+
+def options(raw: dict[str, Any], part: int = 0) -> dict[str, Any]:
+    return dict(parse({"preset": "cifar10", **raw}).method[part].options)
+
+
+def methods_of(name: str) -> list[str]:
+    path = resources.files("flr").joinpath("presets", f"{name}.toml")
+    return list(tomllib.loads(path.read_text())["methods"])
+
+
+@pytest.mark.parametrize("name", preset.known())
+@pytest.mark.parametrize("noise", ["symmetric", "asymmetric"])
+def test_every_preset_is_valid_for_every_method_it_names(name, noise):
+    for method in methods_of(name):
+        config = parse({"preset": name, "method": method, "noise": noise})
+        assert config.method[0].name == method
+        assert parse(tomllib.loads(config.to_toml())) == config
+
+
+def test_options_depend_on_the_noise():
+    assert options({"noise": "symmetric"})["lam"] == 2.0
+    assert options({"noise": {"kind": "asymmetric", "floor": 0.4}})["lam"] == 3.0
+    assert options({"noise": "asymmetric", "method": "elr"})["beta"] == 0.9
+
+
+def test_options_depend_on_the_rest_of_the_stack():
+    stack = {"preset": "cifar100", "method": ["flr", "mixup"], "noise": "symmetric"}
+    assert parse(stack).method[0].options["lam"] == 2.0
+    assert parse({**stack, "method": "flr"}).method[0].options["lam"] == 2.5
+
+
+def test_what_the_config_says_wins():
+    raw = {"rounds": 7, "method": {"name": "flr", "lam": 9.0}, "train": {"lr": 0.5}}
+    config = parse({"preset": "cifar10", **raw})
+    assert (config.rounds, config.train.lr, config.method[0].options["lam"]) == (7, 0.5, 9.0)
+    assert (config.train.participation, config.train.model.name) == (0.1, "resnet18")
+    assert config.partition.build().sites == 100
+
+
+def test_an_unknown_preset_is_answered_with_the_nearest(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text('rounds = 3\npreset = "cifar11"\n')
+    with pytest.raises(ConfigError, match=r'line 2: preset .*Did you mean "cifar10"'):
+        load(path)
+
+
+@pytest.mark.parametrize("value", [3, ["cifar10"], {"a": 1}])
+def test_a_preset_is_a_name(value):
+    with pytest.raises(ConfigError, match="preset"):
+        parse({"rounds": 3, "preset": value})
+
+
+@pytest.mark.parametrize("method", [5, [5], [{"name": 7}], []])
+def test_odd_methods_are_one_clear_error(method):
+    with pytest.raises(ConfigError, match="method"):
+        parse({"preset": "cifar10", "method": method})
