@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from flr import aggregate, trackers
 from flr.arrays import Arrays
 from flr.client import models, saved
-from flr.client.desk import BenchmarkDesk, Blueprint, predict
+from flr.client.desk import BenchmarkDesk, Blueprint, each_network, predict
 from flr.client.fit import load_weights, weights_of
 from flr.client.state import StateFiles
 from flr.config import Config
@@ -184,6 +184,10 @@ def make_recorder(
         load_weights(networks, weights)
         return predict(blueprint.method, networks, x)
 
+    def views(weights: Arrays, x: Tensor) -> dict[str, Tensor]:
+        load_weights(networks, weights)
+        return each_network(networks, x)
+
     return Recorder(
         folder=folder,
         predict=predicted,
@@ -198,6 +202,7 @@ def make_recorder(
         memorization_every=config.eval.memorization_every,
         trackers=trackers.make(config.trackers, folder),
         on_round=on_round,
+        views=views if len(networks) > 1 else None,
     )
 
 

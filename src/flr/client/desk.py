@@ -174,6 +174,19 @@ class BenchmarkDesk:
 
 
 @torch.no_grad()
+def each_network(model: nn.ModuleList, x: Tensor) -> dict[str, Tensor]:
+    """Class numbers by each network alone ("1", "2"), and by the sum of logits ("ensemble")."""
+    model.eval()
+    device = next(model.parameters()).device
+    parts = [
+        torch.stack([net(part.to(device)) for net in model]) for part in x.split(PREDICT_BATCH)
+    ]
+    logits = torch.cat(parts, 1).cpu()
+    found = {str(number): own.argmax(1) for number, own in enumerate(logits, start=1)}
+    return found | {"ensemble": logits.sum(0).argmax(1)}
+
+
+@torch.no_grad()
 def predict(method: Method, model: nn.ModuleList, x: Tensor) -> Tensor:
     """Class numbers by the method's own rule, in eval mode."""
     model.eval()

@@ -30,6 +30,7 @@ LAST = 10  # the last rounds are always measured: the mean over them is what is 
 _BATCH = 1000
 
 Predict = Callable[[Arrays, Tensor], Tensor]  # model, normalised inputs -> class numbers
+Views = Callable[[Arrays, Tensor], dict[str, Tensor]]  # the same by each network and by all
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Recorder:
     memorization_every: int
     trackers: Sequence[Tracker] = ()
     on_round: Callable[[dict[str, Any]], None] | None = None
+    views: Views | None = None  # where a method trains several networks
 
     @cached_property
     def noise(self) -> NoiseRates:
@@ -124,10 +126,16 @@ class Recorder:
         predicted = self._predict(model, self.test_x, torch.arange(len(self.test_x)))
         hits, n = int((predicted == self.test_y).sum()), len(self.test_y)
         each = per_class_accuracy(predicted, self.test_y, len(self.classes))
-        return {
+        line: dict[str, Any] = {
             "accuracy": hits / n if n else None,
             "accuracy_per_class": dict(zip(self.classes, each, strict=True)),
         }
+        if self.views is not None and n:
+            shown = self.views(model, self.test_x).items()
+            line["accuracy_networks"] = {
+                name: int((predicted == self.test_y).sum()) / n for name, predicted in shown
+            }
+        return line
 
     def _local(self, o: Outcome) -> Fractions | None:
         if o.status != "ok" or o.predictions is None:

@@ -1,0 +1,33 @@
+"""The paper's centralised rows: one pooled site, one epoch a round, momentum kept."""
+
+from __future__ import annotations
+
+import pytest
+from toys import bits, train, train_until
+
+import flr
+
+CENTRAL = {
+    "partition": {"kind": "central"},
+    "train": {"participation": 1.0, "epochs": 1, "keep_optimizer": True},
+}
+
+
+@pytest.mark.parametrize("method", ["fedavg", "gce", "coteaching", "dividemix", "elr"])
+def test_pooled_training_runs_and_resumes(method, tmp_path):
+    whole = train(method, tmp_path / "whole", **CENTRAL)
+    assert [c["examples"] for c in whole.clients] == [126] * 4
+    train_until(method, tmp_path / "stopped", 2, **CENTRAL)
+    assert bits(flr.resume(tmp_path / "stopped")) == bits(whole)
+
+
+@pytest.mark.parametrize(("method", "main"), [("coteaching", "1"), ("dividemix", "ensemble")])
+def test_two_networks_are_reported_alone_and_together(method, main, tmp_path):
+    run = train(method, tmp_path / "run")
+    for line in run.metrics:
+        assert set(line["accuracy_networks"]) == {"1", "2", "ensemble"}
+        assert line["accuracy"] == line["accuracy_networks"][main]
+
+
+def test_one_network_needs_no_such_report(tmp_path):
+    assert "accuracy_networks" not in train("fedavg", tmp_path / "run").metrics[-1]
