@@ -84,7 +84,7 @@ def register(
         summary = doc.splitlines()[0]
         _add(Entry(kind, name, factory, title or name, paper, year, {}, summary, check))
         for alias, (alias_summary, fixed) in (aliases or {}).items():
-            _add(Entry(kind, alias, factory, alias, paper, year, dict(fixed), alias_summary))
+            _add(Entry(kind, alias, factory, alias, paper, None, dict(fixed), alias_summary))
         return factory
 
     return add

@@ -67,3 +67,28 @@ def test_a_preset_is_a_name(value):
 def test_odd_methods_are_one_clear_error(method):
     with pytest.raises(ConfigError, match="method"):
         parse({"preset": "cifar10", "method": method})
+
+
+def test_a_preset_fills_only_what_a_choice_has():
+    for partition in ("central", {"kind": "central"}):
+        assert parse({"preset": "cifar10", "partition": partition}).partition.build().sites == 1
+    assert parse({"preset": "cifar10", "partition": "iid"}).partition.build().sites == 100
+    skewed = parse({"preset": "clothing1m", "partition": {"kind": "bernoulli-dirichlet", "p": 0.3}})
+    assert (skewed.partition.options["clients"], skewed.partition.options["p"]) == (500, 0.3)
+
+
+def test_a_saved_scenario_goes_with_a_preset():
+    assert parse({"preset": "cifar10", "scenario": {"path": "s"}}).scenario.path is not None
+
+
+def test_aliases_get_the_options_of_what_they_are_aliases_of():
+    config = parse({"preset": "cifar100", "method": "flr+"})
+    assert config.method[0].options["iterations"] == 10
+    assert config.method[0].options["inner"] == {"name": "flr", "lam": 3.0}
+    assert parse({"preset": "cifar100", "method": "global"}).method[0].options["lam"] == 2.5
+
+
+@pytest.mark.parametrize("method", [{"name": []}, {"name": {}}, [["flr"]], {"nam": "flr"}])
+def test_broken_choices_stay_config_errors(method):
+    with pytest.raises(ConfigError, match="method"):
+        parse({"preset": "cifar10", "method": method})

@@ -7,17 +7,19 @@ another method of the stack wins over them: papers tune for one noise or one com
 
 from __future__ import annotations
 
+import inspect
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from flr.config.problems import Problem, nearest
+from flr import registry
+from flr.config.problems import Problem, nearest, show
 
 
 def known() -> dict[str, str]:
-    """The presets by name, each with the first sentence of its file."""
+    """The presets by name, each with the first line of its file."""
     files = sorted(
         (Path(f.name).stem, f.read_text(encoding="utf-8"))
         for f in resources.files("flr").joinpath("presets").iterdir()
@@ -34,17 +36,18 @@ def apply(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
         return config, []
     if not isinstance(name, str) or name not in known():
         names = ", ".join(known())
-        text = f"is not known.{nearest(str(name), list(known()))} Known: {names}."
-        return config, [Problem(("preset",), text)]
+        text = f"= {show(name)} is not known.{nearest(str(name), list(known()))} Known: {names}."
+        return {"rounds": 1, **config}, [Problem(("preset",), text, head="key")]
     path = resources.files("flr").joinpath("presets", f"{name}.toml")
     preset = tomllib.loads(path.read_text(encoding="utf-8"))
-    options = preset.pop("methods")
+    options, partition = preset.pop("methods"), preset.pop("partition")
     filled = _under(preset, config)
-    if isinstance(filled.get("noise"), str):
-        filled["noise"] = {"kind": filled["noise"]}
-    noise = filled.get("noise", {})
-    kind = noise.get("kind") if isinstance(noise, Mapping) else None
-    filled["method"] = _with_options(filled.get("method", "flr"), options, str(kind))
+    scenario = config.get("scenario")
+    if not (isinstance(scenario, Mapping) and "path" in scenario):  # which has its own partition
+        filled["partition"] = _fill("partition", "kind", config.get("partition", {}), partition)
+    noise = config.get("noise", "none")
+    kind = noise.get("kind") if isinstance(noise, Mapping) else noise
+    filled["method"] = _with_options(config.get("method", "flr"), options, str(kind))
     return filled, []
 
 
@@ -59,22 +62,39 @@ def _under(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 def _with_options(method: Any, options: Mapping[str, Any], noise: str) -> Any:
     """The method or stack of a config, with the preset's options below its own."""
-    parts = method if isinstance(method, list | tuple) else [method]
-    tables = [{"name": part} if isinstance(part, str) else part for part in parts]
-    names = [part.get("name", "flr") for part in tables if isinstance(part, Mapping)]
-    filled = [
-        {**_chosen(options.get(part.get("name", "flr"), {}), [noise, *names]), **part}
-        if isinstance(part, Mapping)
-        else part
-        for part in tables
-    ]
-    return filled if isinstance(method, list | tuple) else filled[0]
+    if not isinstance(method, list | tuple):
+        return _fill("method", "name", method, _options(method, options, [noise]))
+    names = [_name(part) for part in method]
+    return [_fill("method", "name", p, _options(p, options, [noise, *names])) for p in method]
 
 
-def _chosen(options: Mapping[str, Any], circumstances: list[str]) -> dict[str, Any]:
-    def flat() -> Iterator[tuple[str, Any]]:
-        yield from ((k, v) for k, v in options.items() if not isinstance(v, Mapping))
-        for name in circumstances:
-            yield from options.get(name, {}).items()
+def _name(part: Any) -> str:
+    return str(part.get("name", "flr") if isinstance(part, Mapping) else part)
 
-    return dict(flat())
+
+def _options(part: Any, options: Mapping[str, Any], circumstances: list[str]) -> dict[str, Any]:
+    """What a preset says of a method, or else of the one that it is an alias of."""
+    entries = registry.entries("method")
+    entry = entries.get(_name(part))
+    if entry is None:
+        return {}
+    same = (n for n in options if n in entries and entries[n].factory is entry.factory)
+    found = options.get(entry.name) or options.get(next(same, ""), {})
+    chosen = {key: value for key, value in found.items() if not isinstance(value, Mapping)}
+    for name in circumstances:
+        if isinstance(found.get(name), Mapping):
+            chosen |= found[name]
+    return {key: value for key, value in chosen.items() if key not in entry.fixed}
+
+
+def _fill(kind: str, key: str, chosen: Any, options: Mapping[str, Any]) -> Any:
+    """A choice with the options that it has; anything else stays, for the checks to refuse."""
+    table = {key: chosen} if isinstance(chosen, str) else chosen
+    if not isinstance(table, Mapping):
+        return chosen
+    default = {"partition": "iid", "method": "flr"}[kind]
+    entry = registry.entries(kind).get(str(table.get(key, default)))
+    if entry is None:
+        return chosen
+    takes = inspect.signature(entry.factory).parameters
+    return {**{name: value for name, value in options.items() if name in takes}, **table}

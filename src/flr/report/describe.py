@@ -150,12 +150,14 @@ def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
         return [("Settings", settings or ["none"])]
     method = method_of(entry)
     down, up = example_bytes(method)
+    single = "it looks at single replies, not only at sums: secure aggregation is impossible"
     clean = "clean samples at the server, held out of all sites: [scenario] benchmark = 50, say"
     return [
         ("Settings", settings or ["none"]),
         *([("Needs", [clean])] if method.supervised else []),
         ("Cost", [method.cost]),
         ("Leaves the site, each round", leaves_the_site(method)),
+        *([("At the server", [single])] if method.individual else []),
         ("Reaches the site, each round", reaches_the_site(method)),
         ("Stays at the site between rounds", stays_at_the_site(method)),
         (
@@ -171,6 +173,8 @@ def toml_value(value: Any) -> str:
         return "(decided at run time)"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {toml_value(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     return f'"{value}"' if isinstance(value, str | Path) and value != REQUIRED else str(value)
