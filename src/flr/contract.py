@@ -295,38 +295,3 @@ class Method:
         """Logits of the trained networks; every evaluation goes through here."""
         logits: Tensor = models[0](x)
         return logits
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the engine saw of a client in a step; in simulation only, and no part of the reply."""
-
-    client: int
-    examples: int
-    status: str  # "ok", "dropped" or "refused"
-    reason: str = ""
-    seconds: float = 0.0
-    bytes_down: int = 0
-    bytes_up: int = 0
-    predictions: Tensor | None = None  # the local model's arg-max on its own data, int16
-
-
-@dataclass(frozen=True)
-class RoundEnd:
-    """A finished round, as probes see it."""
-
-    round: int  # counts from 1
-    rounds: int
-    model: Arrays
-    outcomes: tuple[Outcome, ...]
-    seconds: float
-
-
-class Probe(Protocol):
-    """Watches a run from outside; the engine knows nothing else of reports."""
-
-    def wants_predictions(self, round: int) -> bool:
-        """Whether the clients of this round are to predict their own data after training."""
-
-    def round_end(self, event: RoundEnd) -> None:
-        """A round is over."""

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from flr.arrays import Arrays
-from flr.contract import Outcome, Probe, RoundEnd
 from flr.data.dataset import site_table
 from flr.errors import DataError
+from flr.probes import Outcome, Probe, RoundEnd
 from flr.report import lines
 from flr.report.recorder import Recorder, per_class_accuracy, truncate
 

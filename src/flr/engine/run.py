@@ -14,10 +14,11 @@ import torch
 from flr.arrays import Arrays, nbytes
 from flr.client.desk import Answer
 from flr.client.state import StateFiles
-from flr.contract import MODEL, Declared, Method, Outcome, Probe, RoundEnd, Server, Task, by_name
+from flr.contract import MODEL, Declared, Method, Server, Task, by_name
 from flr.engine import checkpoint
 from flr.engine.checkpoint import Checkpoint
 from flr.errors import RunError
+from flr.probes import Outcome, Probe, RoundEnd
 
 log = logging.getLogger("flr")
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from flr.arrays import Arrays
-from flr.contract import Outcome, RoundEnd
 from flr.data.dataset import SiteTable
+from flr.probes import Outcome, RoundEnd
 from flr.report import lines
 from flr.report.memorization import Fractions, fractions, mean_fractions
 from flr.report.rates import NoiseRates, noise_rates
