@@ -1,8 +1,8 @@
 """Every method on digits under two kinds of noise: the runs behind methods-on-digits.md.
 
     python docs/results/methods_on_digits.py runs/digits    # finished runs are kept
-    flr compare runs/digits/symmetric/* --markdown
-    flr compare runs/digits/asymmetric/* --markdown
+    flr compare runs/digits/symmetric/fedavg-? runs/digits/symmetric/* --markdown
+    flr compare runs/digits/asymmetric/fedavg-? runs/digits/asymmetric/* --markdown
 
 One setting for all, chosen on FedAvg alone (the demo's, shorter); every method with its defaults.
 """

@@ -105,6 +105,8 @@ def test_resume_and_compare(cli, config, tmp_path):
     assert {row["n"] for row in rows} == {"2"}
     assert r"\begin{tabular}" in cli("compare", *runs, "--latex").out
     assert cli("compare", *runs, "--markdown").out.startswith("|")
+    again = csv.DictReader(io.StringIO(cli("compare", "flr-1", "flr-2", *runs, "--csv").out))
+    assert [row["method"] for row in again] == ["flr", "fedavg"], "the first one is the reference"
     refused = cli("compare", "fedavg-1", "fedavg-2", "flr-1")
     assert refused.code == 4
     assert "lacks scenario" in refused.message

@@ -26,10 +26,16 @@ _LATEX = {
 
 
 def compare(folders: Sequence[Path]) -> Table:
-    """Reads run folders and compares their methods; the first one of a group is its reference."""
+    """Reads run folders and compares their methods; the first one of a group is its reference.
+
+    A folder given again counts once, so that `flr compare runs/fedavg-* runs/*` puts FedAvg first.
+    """
     if not folders:
         raise DataError("Expected at least one run folder; got none. Use: flr compare RUN RUN ...")
-    return tabulate([read_run(folder) for folder in folders])
+    once: dict[Path, Path] = {}
+    for folder in folders:
+        once.setdefault(folder.resolve(), folder)
+    return tabulate([read_run(folder) for folder in once.values()])
 
 
 def to_rich(table: Table) -> RichTable:
