@@ -68,8 +68,7 @@ def federate(
             ) from error
         finally:
             transport.close()
-            for tracker in probe.trackers:
-                tracker.close()
+            probe.close()
     save_model(config, dataset, method.result(server), folder)
     write_report(config, scenario, probe, method, folder)
 
