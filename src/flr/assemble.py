@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from flr import aggregate, trackers
 from flr.arrays import Arrays
-from flr.client import models, saved
+from flr.client import pretrained, saved
 from flr.client.desk import BenchmarkDesk, Blueprint, each_network, predict
 from flr.client.fit import load_weights, weights_of
 from flr.client.state import StateFiles
 from flr.config import Config
 from flr.contract import MODEL, Method, Server
-from flr.data.batches import Batches
+from flr.data.batches import Batches, shape_after
 from flr.data.dataset import Dataset, site_table
+from flr.data.lazy import Inputs, Pictures
 from flr.engine.attack import Adversary
 from flr.engine.local import LocalTransport
 from flr.engine.run import Federation
@@ -77,7 +78,8 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> None:
     """Finds, before anything is written, what only config and data together can get wrong."""
     shape, classes = dataset.input_shape, len(dataset.classes)
     try:
-        models.build(config.train.model.build(), shape, classes, 1, config.seed)
+        factory = config.train.model.build()
+        networks = pretrained.first_networks(config.train, factory, shape, classes, 1, config.seed)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ConfigError(
             f"[train] model = {config.train.model.name!r} should take inputs of shape {shape} and "
@@ -88,6 +90,12 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> None:
             f'[data] augment = "{config.data.augment}" needs images (channels x height x width); '
             f'the data set has inputs of shape {shape}. Use augment = "none".'
         )
+    check_sizes(config, dataset, networks)
+    if len(scenario.levels) and isinstance(dataset.train.x, Pictures):
+        raise ConfigError(
+            f"The scenario has noise on inputs, which needs them in memory; {dataset.name} leaves "
+            "its pictures on disk. Use another [noise] kind."
+        )
     asked = config.train.asked(len(scenario.sites))
     if config.min_replies > asked:
         raise ConfigError(
@@ -95,6 +103,22 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> None:
             f"(participation {config.train.participation} of {len(scenario.sites)} sites). "
             f"Use at most {asked}, or a higher participation."
         )
+
+
+def check_sizes(config: Config, dataset: Dataset, networks: nn.ModuleList) -> None:
+    """A network that sees images of several sizes has to take them all."""
+    kind = dataset.augment if config.data.augment == "auto" else config.data.augment
+    shapes = {shape_after(kind, dataset.input_shape), dataset.test_shape} - {dataset.input_shape}
+    for shape in sorted(shapes):
+        try:
+            with torch.no_grad():
+                networks[0].eval()(torch.zeros(1, *shape))
+        except (RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f"[train] model = {config.train.model.name!r} should take images of "
+                f"{dataset.input_shape} and, augmented or in the test set, of {shape}; it does not "
+                f'({error}). Use a network that averages over space, such as "cnn".'
+            ) from error
 
 
 def make_blueprint(config: Config, dataset: Dataset, scenario: Scenario, folder: Path) -> Blueprint:
@@ -105,7 +129,7 @@ def make_blueprint(config: Config, dataset: Dataset, scenario: Scenario, folder:
     x = dataset.normalise(dataset.train.x)
     if len(scenario.levels):
         levels = scenario.levels.split(scenario.sizes.tolist())
-        x = blur(x, scenario.sites, levels, scenario.blur_seed)
+        x = blur(cast(Tensor, x), scenario.sites, levels, scenario.blur_seed)
     return Blueprint(
         method=config.build_method(),
         sites=site_table(x, scenario.sites, scenario.given, len(dataset.classes)),
@@ -163,8 +187,8 @@ def make_benchmark(
                 "aside. Build it again with [scenario] benchmark = 50, say."
             )
         return None
-    clean = dataset.train[scenario.benchmark]
-    return BenchmarkDesk(blueprint, dataset.normalise(clean.x), clean.y)
+    x, y = dataset.train.x[scenario.benchmark], dataset.train.y[scenario.benchmark]
+    return BenchmarkDesk(blueprint, dataset.normalise(x), y)
 
 
 def make_recorder(
@@ -183,7 +207,7 @@ def make_recorder(
         load_weights(networks, weights)
         return predict(blueprint.method, networks, x)
 
-    def views(weights: Arrays, x: Tensor) -> dict[str, Tensor]:
+    def views(weights: Arrays, x: Inputs) -> dict[str, Tensor]:
         load_weights(networks, weights)
         return each_network(networks, x)
 
@@ -202,6 +226,7 @@ def make_recorder(
         trackers=trackers.make(config.trackers, folder),
         on_round=on_round,
         views=views if len(networks) > 1 else None,
+        verified=dataset.verified,
     )
 
 
@@ -211,7 +236,7 @@ def save_model(config: Config, dataset: Dataset, weights: Arrays, folder: Path) 
         "model": config.train.model.table("name"),
         "method": [choice.table("name") for choice in config.method],
         "classes": list(dataset.classes),
-        "input_shape": list(dataset.input_shape),
+        "input_shape": list(dataset.test_shape),  # what is classified later is prepared like that
         "mean": list(dataset.normalise.mean),
         "std": list(dataset.normalise.std),
     }

@@ -227,6 +227,7 @@ class Method:
     individual: ClassVar[bool] = False  # the server looks at single replies, not only at sums
     aggregates: ClassVar[bool] = False  # has a rule of its own in place of the config's
     supervised: ClassVar[bool] = False  # needs a clean benchmark at the server
+    approach: ClassVar[tuple[str, ...]] = ()  # to wrong labels: selection, aggregation, ...
     note: ClassVar[str] = ""  # what somebody who waits for a run should know
 
     # ---- before a run

@@ -22,10 +22,15 @@ from flr.errors import ConfigError
 KINDS = {
     "method": ("flr.methods",),
     "aggregator": ("flr.aggregate",),
-    "model": ("flr.client.models",),
-    "dataset": ("flr.data.sources",),
+    "model": ("flr.client.models", "flr.client.resnets"),
+    "dataset": ("flr.data.sources", "flr.data.cifar", "flr.data.idx", "flr.data.clothing"),
     "partition": ("flr.scenario.partition", "flr.scenario.skewed"),
-    "noise": ("flr.scenario.noise", "flr.scenario.noise_matrix", "flr.scenario.noise_input"),
+    "noise": (
+        "flr.scenario.noise",
+        "flr.scenario.noise_matrix",
+        "flr.scenario.noise_input",
+        "flr.scenario.noise_human",
+    ),
     "attack": ("flr.scenario.attack",),
 }
 

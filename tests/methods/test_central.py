@@ -6,6 +6,8 @@ import pytest
 from toys import bits, train, train_until
 
 import flr
+from flr import config as configs
+from flr import session
 
 CENTRAL = {
     "partition": {"kind": "central"},
@@ -19,6 +21,21 @@ def test_pooled_training_runs_and_resumes(method, tmp_path):
     assert [c["examples"] for c in whole.clients] == [126] * 4
     train_until(method, tmp_path / "stopped", 2, **CENTRAL)
     assert bits(flr.resume(tmp_path / "stopped")) == bits(whole)
+
+
+def test_pooled_labels_are_those_of_the_federation():
+    noise = {"kind": "symmetric", "clients": 0.5, "floor": 0.3}
+    sites = {"iid": {"kind": "iid", "clients": 6}, "central": {"kind": "central", "clients": 6}}
+    made = {
+        name: session.load_scenario(config, session.load_data(config))
+        for name, partition in sites.items()
+        for config in [
+            configs.parse({"rounds": 1, "noise": noise, "partition": partition, "seed": 5})
+        ]
+    }
+    assert [len(scenario.sites) for scenario in made.values()] == [6, 1]
+    labels = [dict(zip(s.index.tolist(), s.labels.tolist(), strict=True)) for s in made.values()]
+    assert labels[0] == labels[1]
 
 
 @pytest.mark.parametrize(("method", "main"), [("coteaching", "1"), ("dividemix", "ensemble")])

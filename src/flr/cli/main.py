@@ -18,9 +18,11 @@ from rich.table import Table
 
 from flr import config as configs
 from flr import registry
+from flr.cli import data
 from flr.cli.demo import demo
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
+from flr.cli.reproduce import reproduce
 from flr.errors import DataError, FlrError
 from flr.stack import parts_of
 
@@ -33,6 +35,8 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(predict)
 app.command()(evaluate)
+app.add_typer(data.app, name="data")
+app.command()(reproduce)
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -190,12 +194,14 @@ def check(config: ConfigFile, changes: Overrides = None) -> None:
     dataset = session.load_data(resolved)
     scenario = session.load_scenario(resolved, dataset)
     check_fits(resolved, dataset, scenario)
-    noise = Oracle.of(scenario, dataset).overall
+    wrong = f"{100 * Oracle.of(scenario, dataset).overall:.1f} % wrong labels"
+    if not dataset.verified:
+        wrong = "how many labels are wrong is not known"
     sites = [len(site) for site in scenario.sites]
     console.print(
         f"{config} is fine: {resolved.label}, {resolved.rounds} rounds on {dataset.name}, "
         f"{len(sites)} sites with {min(sites)} to {max(sites)} samples, "
-        f"{100 * noise:.1f} % wrong labels. Scenario {scenario.hash[:12]}.",
+        f"{wrong}. Scenario {scenario.hash[:12]}.",
         soft_wrap=True,
     )
 

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 
 from flr import seeds
 from flr.arrays import Arrays
-from flr.client import models
+from flr.client import models, pretrained
 from flr.client.fit import load_weights, run_task
 from flr.client.state import NoState, StateFiles
 from flr.contract import Batch, Client, Method, Reply, Server, Site
 from flr.data.dataset import SiteTable, site_table
+from flr.data.lazy import Inputs
 from flr.errors import FlrError, RunError
 
 if TYPE_CHECKING:
@@ -73,7 +74,12 @@ class Blueprint:
     state: StateFiles
 
     def networks(self) -> nn.ModuleList:
-        """The networks with their initial weights."""
+        """The networks with the weights that the first round starts from."""
+        sizes = (self.input_shape, self.sites.classes, self.method.models)
+        return pretrained.first_networks(self.train, self.model, *sizes, self.seed)
+
+    def blank_networks(self) -> nn.ModuleList:
+        """The same networks where weights come with every order: reads no file."""
         return models.build(
             self.model, self.input_shape, self.sites.classes, self.method.models, self.seed
         )
@@ -85,7 +91,7 @@ class Desk:
     def __init__(self, plan: Blueprint) -> None:
         self.plan = plan
         self.device = torch.device(plan.train.device)
-        self.model = plan.networks().to(self.device)
+        self.model = plan.blank_networks().to(self.device)
         self.broadcast: Arrays = {}
 
     def serve(self, order: Order) -> Answer:
@@ -174,7 +180,7 @@ class BenchmarkDesk:
 
 
 @torch.no_grad()
-def each_network(model: nn.ModuleList, x: Tensor) -> dict[str, Tensor]:
+def each_network(model: nn.ModuleList, x: Inputs) -> dict[str, Tensor]:
     """Class numbers by each network alone ("1", "2"), and by the sum of logits ("ensemble")."""
     model.eval()
     device = next(model.parameters()).device

@@ -1,4 +1,4 @@
-"""Networks by name: small ones for the CPU, and the CIFAR ResNets of the paper."""
+"""Networks by name: small ones for the CPU here, the paper's in resnets.py; what all share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Annotated
 
 import torch
-import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor, nn
 
@@ -45,75 +44,48 @@ def mlp(
 
 
 @register("cnn", kind="model", title="Small strided CNN")
-def cnn(input_shape: Sequence[int], classes: int, /, width: Width = 32) -> nn.Module:
-    """Three strided 3x3 convolutions with GroupNorm, averaged over space; fast on a CPU."""
-    channels = _image_channels(input_shape, "cnn")
+def cnn(
+    input_shape: Sequence[int], classes: int, /, width: Width = 32, flat: bool = False
+) -> nn.Module:
+    """Three strided 3x3 convolutions with GroupNorm, averaged over space; fast on a CPU.
+
+    With `flat`, what they give is laid out flat instead of averaged: the head then has many
+    weights, and room for wrong labels. That fixes the size of the images.
+    """
+    channels = image_channels(input_shape, "cnn")
     sizes = [channels, width, 2 * width, 4 * width]
     parts: list[nn.Module] = []
     for before, after in pairwise(sizes):
         convolution = nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False)
         parts += [convolution, nn.GroupNorm(math.gcd(8, after), after), nn.ReLU()]
-    parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return Network(nn.Sequential(*parts), sizes[-1], classes)
+    if not flat:
+        parts.append(nn.AdaptiveAvgPool2d(1))
+    places = math.prod(-(-side // 8) for side in input_shape[1:]) if flat else 1
+    return Network(nn.Sequential(*parts, nn.Flatten()), sizes[-1] * places, classes)
 
 
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions with BatchNorm and a shortcut, projected where the shape changes."""
-
-    def __init__(self, before: int, after: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(after)
-        self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(after)
-        self.shortcut = nn.Sequential()
-        if stride != 1 or before != after:
-            projection = nn.Conv2d(before, after, 1, stride, bias=False)
-            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(after))
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = F.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
-        return F.relu(out + self.shortcut(x))
-
-
-def _cifar_resnet(channels: int, classes: int, blocks: Sequence[int], width: int) -> nn.Module:
-    """3x3 stem without pooling, four stages at strides 1, 2, 2, 2, global average."""
-    stem = nn.Conv2d(channels, width, 3, 1, 1, bias=False)
-    parts: list[nn.Module] = [stem, nn.BatchNorm2d(width), nn.ReLU()]
-    before = width
-    for stage, count in enumerate(blocks):
-        after = width * 2**stage
-        for i in range(count):
-            parts.append(BasicBlock(before, after, 2 if stage and not i else 1))
-            before = after
-    parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return Network(nn.Sequential(*parts), before, classes)
-
-
-@register("resnet18", kind="model", title="ResNet-18 (CIFAR)", paper="He et al., CVPR 2016")
-def resnet18(input_shape: Sequence[int], classes: int, /, width: Width = 64) -> nn.Module:
-    """ResNet-18 with the CIFAR stem and BatchNorm: the paper's network for CIFAR-10."""
-    return _cifar_resnet(_image_channels(input_shape, "resnet18"), classes, (2, 2, 2, 2), width)
-
-
-@register("resnet34", kind="model", title="ResNet-34 (CIFAR)", paper="He et al., CVPR 2016")
-def resnet34(input_shape: Sequence[int], classes: int, /, width: Width = 64) -> nn.Module:
-    """ResNet-34 with the CIFAR stem and BatchNorm: the paper's network for CIFAR-100."""
-    return _cifar_resnet(_image_channels(input_shape, "resnet34"), classes, (3, 4, 6, 3), width)
+def head_of(network: nn.Module) -> tuple[str, nn.Linear] | None:
+    """The last linear layer and its name; None where there is none."""
+    linear = [(name, m) for name, m in network.named_modules() if isinstance(m, nn.Linear)]
+    return linear[-1] if linear else None
 
 
 def features(network: nn.Module) -> int:
     """The width of what the last linear layer takes."""
-    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
-    return linear[-1].in_features if linear else 0
+    head = head_of(network)
+    return head[1].in_features if head else 0
 
 
 def embed(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     """Logits, and the features that the last linear layer took."""
-    head = [module for module in network.modules() if isinstance(module, nn.Linear)][-1]
+    head = head_of(network)
+    if head is None:
+        raise ConfigError(
+            "Expected a model whose last layer is linear, as the method works on what that layer "
+            "takes; this one has no linear layer. Use another model or method."
+        )
     taken: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0]))
+    hook = head[1].register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0]))
     try:
         logits: Tensor = network(x)
     finally:
@@ -121,7 +93,8 @@ def embed(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     return logits, taken[-1]
 
 
-def _image_channels(input_shape: Sequence[int], model: str) -> int:
+def image_channels(input_shape: Sequence[int], model: str) -> int:
+    """The channels of images; a network for images refuses anything else."""
     if len(input_shape) != 3:
         raise ConfigError(
             f'[train] model = "{model}" needs images (channels x height x width); '

@@ -14,9 +14,11 @@ from flr.arrays import Arrays
 from flr.client import models
 from flr.client.desk import PREDICT_BATCH
 from flr.client.fit import load_weights
+from flr.config import from_timm
 from flr.config.choice import choose
 from flr.contract import Method
 from flr.data.dataset import Normalisation
+from flr.data.lazy import Inputs
 from flr.errors import DataError, FlrError
 from flr.stack import stack
 
@@ -34,7 +36,7 @@ class SavedModel:
     normalise: Normalisation
 
     @torch.no_grad()
-    def probabilities(self, x: Tensor) -> Tensor:
+    def probabilities(self, x: Inputs) -> Tensor:
         """Class probabilities, n x classes."""
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(
@@ -63,7 +65,9 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
         )
     model = meta.get("model")
     name = str(model.get("name")) if isinstance(model, dict) else ""
-    if ":" in name and not trust:
+    if name.startswith(from_timm.PREFIX):
+        from_timm.package(name)  # where it is missing, the file is not to blame
+    elif ":" in name and not trust:
         raise DataError(
             f'{path} needs the code "{name}", which loading would import and run. '
             "If you trust it, say --trust (in Python: trust=True)."

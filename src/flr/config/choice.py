@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from flr import registry
+from flr.config import from_timm
 from flr.config.locate import Place
 from flr.config.problems import Problem, ProblemsError, cut, nearest, show, translate
 from flr.errors import ConfigError, FlrError
@@ -30,8 +31,24 @@ class Choice:
     name: str
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
+    @property
+    def is_timm(self) -> bool:
+        """Whether this is a network of the package timm."""
+        return self.kind == "model" and self.name.startswith(from_timm.PREFIX)
+
+    @property
+    def brings_weights(self) -> bool:
+        """Whether a first round starts from weights that timm has, or downloads."""
+        return self.is_timm and self.options.get("pretrained") is True
+
     def build(self) -> Any:
-        """The entry's value, or a function of the leading arguments that only the engine knows."""
+        """The entry's value, or a function of the leading arguments that only the engine knows.
+
+        A network is built without the weights that timm could bring: only a first round needs them.
+        """
+        if self.is_timm:
+            own = {key: value for key, value in self.options.items() if key != "pretrained"}
+            return functools.partial(from_timm.build, self.name[len(from_timm.PREFIX) :], **own)
         if _is_import(self.kind, self.name):
             return functools.partial(imported(self.name), **self.options)
         factory = registry.get(self.kind, self.name).factory
@@ -158,7 +175,11 @@ def _is_import(kind: str, name: str) -> bool:
 
 def _choose_import(kind: str, name: str, options: dict[str, Any], at: Place) -> Choice:
     """A user's own model; all that can be checked is that it exists and takes these options."""
+    choice = Choice(kind, name, options)
     try:
+        if choice.is_timm:
+            from_timm.check(name, options)
+            return choice
         inspect.signature(imported(name)).bind((1,), 2, **options)
     except FlrError as error:
         raise ProblemsError([Problem(at, str(error), head="none")]) from None
@@ -170,7 +191,7 @@ def _choose_import(kind: str, name: str, options: dict[str, Any], at: Place) -> 
         ) from None
     except ValueError:  # some built-in callables have no signature to check
         pass
-    return Choice(kind, name, options)
+    return choice
 
 
 def imported(name: str) -> Callable[..., Any]:

@@ -48,7 +48,7 @@ class Data(BaseModel):
     )
     train: Count | None = None
     test: Count | None = None
-    augment: Literal["auto", "none", "crop-flip"] = "auto"
+    augment: Literal["auto", "none", "crop-flip", "window-flip"] = "auto"
 
     @model_validator(mode="before")
     @classmethod
@@ -95,6 +95,7 @@ class Train(BaseModel):
     model: Annotated[Choice, _reads("model", "mlp")] = Field(
         default_factory=_default("model", "mlp")
     )
+    init: Annotated[Path, AfterValidator(Path.absolute)] | None = None
     participation: Annotated[float, Field(gt=0, le=1)] = 0.25
     epochs: Count = 5
     batch: Count = 10
@@ -118,13 +119,20 @@ class Train(BaseModel):
             raise ValueError(f"is not on this machine. Use one of: auto, {', '.join(there)}.")
         return device
 
+    @model_validator(mode="after")
+    def _one_beginning(self) -> Train:
+        if self.init is not None and self.model.brings_weights:
+            text = "gives the first weights, and so does pretrained = true. Remove one of them."
+            raise ProblemsError([Problem(("init",), text)])
+        return self
+
     def asked(self, clients: int) -> int:
         """How many of so many clients a round asks; the summand mends 0.29 * 100 = 28.999..."""
         return max(int(self.participation * clients + 1e-9), 1)
 
     def table(self) -> dict[str, Any]:
         """The TOML table of this section."""
-        return _present({**dict(self), "model": self.model.short()})
+        return _present({**dict(self), "model": self.model.short(), "init": _text(self.init)})
 
 
 class Eval(BaseModel):

@@ -6,6 +6,8 @@ off by the labels alone.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -31,10 +33,10 @@ def assemble(
     _check_classes(name, data.y, classes)
     if test is not None:
         held_out, _ = _labeled(f"{name} (test)", test, classes)
-        if held_out.x.shape[1:] != data.x.shape[1:] or held_out.x.dtype != data.x.dtype:
+        if test.x.shape[1:] != train.x.shape[1:] or test.x.dtype != train.x.dtype:
             raise DataError(
-                f"{name}: expected test inputs like the training inputs ({_kind(data.x)}); "
-                f"got {_kind(held_out.x)}. Prepare both in the same way."
+                f"{name}: expected test inputs like the training inputs ({_kind(train.x)}); "
+                f"got {_kind(test.x)}. Prepare both in the same way."
             )
     else:
         rows, held = (torch.from_numpy(part) for part in stratified(data.y.numpy()))
@@ -44,7 +46,8 @@ def assemble(
                 f"{len(data)} samples of {len(classes)} classes. Add samples or a test part."
             )
         data, held_out = data[rows], data[held]
-    return Dataset(name, data, held_out, classes, _measure(data.x), augment)
+    inputs = cast(Tensor, data.x)  # readers of samples bring them into memory
+    return Dataset(name, data, held_out, classes, _measure(inputs), augment)
 
 
 def _labeled(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +13,9 @@ from flr.data.dataset import Dataset
 from flr.errors import ConfigError
 from flr.registry import unknown
 
-KINDS = ("none", "crop-flip")
+KINDS = ("none", "crop-flip", "window-flip")
 _PAD = 4
+_WINDOW = 7 / 8  # of each side: 224 of 256 pixels
 
 
 def batches(site: Site, size: int, order: torch.Generator) -> Iterator[Tensor]:
@@ -34,10 +35,11 @@ def batches(site: Site, size: int, order: torch.Generator) -> Iterator[Tensor]:
 
 
 def augment(x: Tensor, kind: str, rng: torch.Generator, fill: tuple[float, ...]) -> Tensor:
-    """Shifts each image by up to 4 pixels and mirrors half of them ("crop-flip"), or does nothing.
+    """Shows a random part of each image, and mirrors half of them; "none" does nothing.
 
-    `fill` is what stands outside the image, for each channel. Draws are made on the CPU, so that
-    all devices share them; "none" draws nothing.
+    "crop-flip" shifts by up to 4 pixels, and `fill` is what stands outside the image, for each
+    channel; "window-flip" cuts out 7/8 of each side, so that images become smaller. Draws are made
+    on the CPU, so that all devices share them; "none" draws nothing.
     """
     if kind == "none":
         return x
@@ -49,20 +51,35 @@ def augment(x: Tensor, kind: str, rng: torch.Generator, fill: tuple[float, ...])
             f'Expected images (channels x height x width) for augmentation "{kind}"; got inputs of '
             f'shape {shape}. Use augmentation "none".'
         )
-    n, channels, height, width = x.shape
-    shift = torch.randint(0, 2 * _PAD + 1, (2, n, 1), generator=rng).to(x.device)
+    n, channels, height, width = shown = (len(x), *shape_after(kind, x.shape[1:]))
+    if kind == "crop-flip":
+        x = _padded(x, fill)
+    steps = [x.shape[2] - height + 1, x.shape[3] - width + 1]
+    top, left = (torch.randint(0, step, (n, 1), generator=rng).to(x.device) for step in steps)
     flip = torch.randint(0, 2, (n, 1), generator=rng).to(x.device)
 
+    rows = top + torch.arange(height, device=x.device)  # n x height
+    columns = torch.arange(width, device=x.device)
+    columns = left + torch.where(flip == 1, columns.flip(0), columns)  # n x width
+    source = rows[:, :, None] * x.shape[3] + columns[:, None, :]  # n x height x width
+    source = source.view(n, 1, -1).expand(-1, channels, -1)
+    return x.flatten(2).gather(2, source).view(shown)
+
+
+def shape_after(kind: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of an input (channels x height x width) once it is augmented."""
+    if kind != "window-flip":
+        return tuple(shape)
+    channels, *sides = shape
+    return (channels, *(max(int(side * _WINDOW), 1) for side in sides))
+
+
+def _padded(x: Tensor, fill: tuple[float, ...]) -> Tensor:
+    n, _, height, width = x.shape
     outside = torch.tensor(fill, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
     padded = outside.repeat(n, 1, height + 2 * _PAD, width + 2 * _PAD)
     padded[:, :, _PAD : _PAD + height, _PAD : _PAD + width] = x
-
-    rows = shift[0] + torch.arange(height, device=x.device)  # n x height
-    columns = torch.arange(width, device=x.device)
-    columns = shift[1] + torch.where(flip == 1, columns.flip(0), columns)  # n x width
-    source = rows[:, :, None] * padded.shape[3] + columns[:, None, :]  # n x height x width
-    source = source.view(n, 1, -1).expand(-1, channels, -1)
-    return padded.flatten(2).gather(2, source).view_as(x)
+    return padded
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import overload
 
 import torch
 from torch import Tensor
 
 from flr.contract import Site
+from flr.data.lazy import Inputs, Pictures
+
+NoiseMap = str | tuple[int, ...]  # a name that scenario/maps.py knows, or each class's new number
 
 
 @dataclass(frozen=True)
 class LabeledData:
     """Labels, and inputs in the publisher's units: uint8 n x C x H x W, or float features."""
 
-    x: Tensor
+    x: Inputs
     y: Tensor  # n, int64
+    number: Tensor | None = None  # of each sample in the publisher's order, where there is one
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, index: Tensor) -> LabeledData:
-        return LabeledData(self.x[index], self.y[index])
+        x = self.x.take(index) if isinstance(self.x, Pictures) else self.x[index]
+        number = None if self.number is None else self.number[index]
+        return LabeledData(x, self.y[index], number)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,16 @@ class Normalisation:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __call__(self, x: Tensor) -> Tensor:
+    @overload
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+    @overload
+    def __call__(self, x: Pictures) -> Pictures: ...
+
+    def __call__(self, x: Inputs) -> Inputs:
+        """Of inputs on disk: when they are decoded."""
+        if isinstance(x, Pictures):
+            return replace(x, normalise=self)
         shape = (1, -1) + (1,) * (x.dim() - 2)
         mean = torch.tensor(self.mean, dtype=torch.float32).view(shape)
         std = torch.tensor(self.std, dtype=torch.float32).view(shape)
@@ -50,18 +66,27 @@ class Dataset:
     test: LabeledData
     classes: tuple[str, ...]
     normalise: Normalisation
-    augment: str = "none"  # "none" or "crop-flip"
-    noise_map: str | None = None  # name of the asymmetric map that belongs to it
+    augment: str = "none"  # or another of batches.KINDS
+    noise_map: NoiseMap | None = None  # the asymmetric map that belongs to it
+    verified: bool = True  # whether the training labels are known to be right
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.train.x.shape[1:])
 
+    @property
+    def test_shape(self) -> tuple[int, ...]:
+        """Another one than in training where images are cut at random there."""
+        return tuple(self.test.x.shape[1:])
+
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every input, label and class name."""
+        """A hash of every input, label and class name; of inputs on disk, of paths, not pixels."""
         digest = hashlib.sha256()
         for tensor in (self.train.x, self.train.y, self.test.x, self.test.y):
+            if isinstance(tensor, Pictures):
+                digest.update(tensor.identity())
+                continue
             digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().tobytes())
         digest.update("\x00".join(self.classes).encode())
@@ -72,10 +97,11 @@ class Dataset:
 class SiteTable:
     """All sites of a simulated federation over one shared tensor; cheap for any number of sites.
 
-    Holds inputs and given labels only: this is what worker processes see.
+    Holds inputs and given labels only: this is what worker processes see. Inputs on disk are
+    decoded when their site is looked up.
     """
 
-    x: Tensor  # all training inputs, normalised
+    x: Inputs  # all training inputs, normalised
     index: Tensor  # sample numbers, site after site
     offset: Tensor  # site k holds index[offset[k] : offset[k + 1]]
     given: Tensor  # labels as given, aligned with `index`
@@ -90,13 +116,14 @@ class SiteTable:
 
     def share(self) -> SiteTable:
         """Moves the tensors to shared memory, so that workers read them without a copy."""
-        for tensor in (self.x, self.index, self.offset, self.given):
+        self.x.share_memory_()
+        for tensor in (self.index, self.offset, self.given):
             tensor.share_memory_()
         return self
 
 
 def site_table(
-    x: Tensor, sites: Sequence[Tensor], given: Sequence[Tensor], classes: int
+    x: Inputs, sites: Sequence[Tensor], given: Sequence[Tensor], classes: int
 ) -> SiteTable:
     """Builds the table from each site's sample numbers and given labels."""
     sizes = torch.tensor([0, *(len(s) for s in sites)])

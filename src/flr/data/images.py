@@ -113,10 +113,10 @@ def image_files(folder: Path) -> list[Path]:
 
 def read_images(files: list[Path], size: int | None) -> Tensor:
     """RGB, n x 3 x height x width, uint8; `size` makes all of them squares."""
-    height, width = _read_image(files[0], size).shape[:2]
+    height, width = read_image(files[0], size).shape[:2]
     pixels = torch.empty((len(files), 3, height, width), dtype=torch.uint8)
     for i, file in enumerate(files):
-        image = _read_image(file, size)
+        image = read_image(file, size)
         if image.shape[:2] != (height, width):
             raise DataError(
                 f"Expected images of one size; {files[0]} has {width} x {height} pixels and "
@@ -127,7 +127,8 @@ def read_images(files: list[Path], size: int | None) -> Tensor:
     return pixels
 
 
-def _read_image(file: Path, size: int | None) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+def read_image(file: Path, size: int | None) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """RGB, height x width x 3; `size` makes it a square."""
     try:
         with Image.open(file) as image:
             if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255

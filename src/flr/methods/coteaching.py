@@ -69,6 +69,7 @@ class CoTeaching(Method):
     gradual: Annotated[int, Ge(1)] | None = None
     exponent: Annotated[float, Gt(0)] = 1.0
 
+    approach = ("selection",)
     models = 2
     cost = "one forward and one backward pass of both networks per batch"
 

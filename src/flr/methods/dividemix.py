@@ -70,6 +70,7 @@ class DivideMix(Method):
     warmup_rounds: Annotated[int, Ge(0)] | None = None
     penalise_confidence: bool = False
 
+    approach = ("selection", "correction")
     models = 2
     cost = (
         "per batch and network one forward and one backward pass over four rows a sample, and six "

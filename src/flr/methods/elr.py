@@ -58,6 +58,7 @@ class ELR(Method):
     lam: Annotated[float, Ge(0)] = 4.0
     beta: Annotated[float, Ge(0), Le(1)] = 0.5
 
+    approach = ("loss",)
     keeps = (
         Declared("elr.{net}.target", ("samples", "classes"), "running average of predictions"),
     )

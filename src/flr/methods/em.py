@@ -39,5 +39,7 @@ class EntropyMinimisation(Method):
 
     lam: Annotated[float, Ge(0)] = 4.0
 
+    approach = ("loss",)
+
     def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
         return self.lam * entropy(logits)

@@ -96,6 +96,7 @@ class FedCorr(Around):
     lid_neighbours: Annotated[int, Ge(1)] = 20
     repo_quirks: bool = False
 
+    approach = ("correction", "loss")
     sends = (
         Declared("fedcorr.lid", (), "mean LID of its predictions", torch.float64, "in stage 1"),
         Declared("fedcorr.level", (), "estimated noise of its labels", torch.float64, "in stage 1"),

@@ -77,6 +77,7 @@ class FedLSR(Method):
     view_noise: Annotated[float, Ge(0)] = 0.1
     repo_quirks: bool = False
 
+    approach = ("loss",)
     cost = "two forward and two backward passes per batch"
 
     def loss(self, c: Client, b: Batch) -> Tensor:

@@ -96,6 +96,7 @@ class FedRN(Method):
     w_alpha: Annotated[float, Ge(0), Le(1)] = 0.5
     warmup_rounds: Annotated[int, Ge(1)] | None = None
 
+    approach = ("selection",)
     sends = (
         Declared("fedrn.expertise", (), "accuracy of the local model on the given labels"),
         Declared("fedrn.output", ("classes",), "logits of the local model for a Gaussian image"),

@@ -135,6 +135,7 @@ class FLR(Method):
     warmup_rounds: Annotated[int, Ge(0)] | None = None
     clamp: Annotated[float, Ge(0), Le(0.1)] = 1e-4
 
+    approach = ("loss",)
     keeps = (
         Declared(
             "flr.{net}.s",

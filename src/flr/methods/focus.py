@@ -58,6 +58,7 @@ class Focus(Method):
 
     alpha: Annotated[float, Ge(0)] = 1.0
 
+    approach = ("aggregation",)
     sends = (Declared("focus.loss", (), "loss of the global model on the site's data"),)
     cost = (
         "one forward and one backward pass per batch, one more forward pass over the site, and the "

@@ -70,6 +70,7 @@ class GCE(Method):
     kappa: Annotated[float, Ge(0), Lt(1)] = 0.1
     truncate: bool = True
 
+    approach = ("loss", "selection")
     keeps = (
         Declared("gce.w", ("samples",), "which samples count", torch.bool),
         Declared("gce.prunings", (), "how many prunings were due by then", torch.int64),

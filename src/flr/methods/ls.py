@@ -50,5 +50,7 @@ class LabelSmoothing(Method):
 
     epsilon: Annotated[float, Gt(-1), Lt(1)] = 0.1
 
+    approach = ("loss",)
+
     def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
         return ls_loss(logits, b.y, self.epsilon)

@@ -60,6 +60,8 @@ class Mixup(Method):
 
     alpha: Annotated[float, Ge(0)] = 1.0
 
+    approach = ("loss",)
+
     def batches(self, c: Client, epoch: int) -> Iterator[Batch]:
         for b in c.make_batches(c):
             weight = draw_weight(self.alpha, c.rng)

@@ -104,6 +104,7 @@ class RoFL(Method):
     lam_e: Annotated[float, Ge(0)] = 0.8
     detach_centroid_features: bool = False
 
+    approach = ("selection", "correction")
     sends = (Declared(CENTROIDS, ("classes", "features"), "mean feature of each given class"),)
     receives = (Declared(CENTROIDS, ("classes", "features"), "the sites' centroids, averaged"),)
     cost = "one forward and one backward pass per batch, one or two forward passes of all samples"

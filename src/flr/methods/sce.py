@@ -54,5 +54,7 @@ class SCE(Method):
     beta: Annotated[float, Ge(0)] = 1.0
     log_zero: Annotated[float, Lt(0)] = -4.0
 
+    approach = ("loss",)
+
     def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
         return sce_loss(logits, b.y, self.alpha, self.beta, self.log_zero)

@@ -42,5 +42,7 @@ class TemperatureScaling(Method):
     factor: Annotated[float, Gt(0)] = 4.0
     mode: Mode = "sharpen"
 
+    approach = ("loss",)
+
     def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
         return ts_loss(logits, b.y, self.factor, self.mode)

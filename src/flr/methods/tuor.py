@@ -76,6 +76,7 @@ class Tuor(Method):
 
     passes: Annotated[int, Ge(1)] = 20
 
+    approach = ("selection",)
     sends = (
         Declared("tuor.histogram", (BINS,), "losses under the benchmark model", when="once"),
         Declared("tuor.kept", (), "samples it trains on", torch.int32, "with the weights"),

@@ -14,15 +14,9 @@ from rich.text import Text
 
 from flr.errors import DataError
 from flr.report.pairing import Estimate, Row, Table, read_run, tabulate
-from flr.report.words import percent
+from flr.report.words import latex, markdown, percent
 
 _ESTIMATES = ("best", "last", "last10", "server", "client", "difference")
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
 
 
 def compare(folders: Sequence[Path]) -> Table:
@@ -75,10 +69,10 @@ def to_markdown(table: Table) -> str:
     heads += ["memorized: server", "client", "difference (last 10)"]
     marks = [":--" if head == "method" else "--:" for head in heads]
     body = [
-        [*_group(table, row), _markdown(row.method), str(row.n), *_cells(row)] for row in table.rows
+        [*_group(table, row), markdown(row.method), str(row.n), *_cells(row)] for row in table.rows
     ]
     text = "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, marks, *body))
-    return f"{text}\n\n{_markdown(_caption(table))}\n"
+    return f"{text}\n\n{markdown(_caption(table))}\n"
 
 
 def to_latex(table: Table) -> str:
@@ -95,7 +89,7 @@ def to_latex(table: Table) -> str:
         previous = row.group
         values = [_latex_number(cell) for cell in _numbers(row)]
         out.append(
-            " & ".join([*_group(table, row), _latex(row.method), str(row.n), *values]) + r" \\"
+            " & ".join([*_group(table, row), latex(row.method), str(row.n), *values]) + r" \\"
         )
     return "\n".join([*out, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
@@ -183,13 +177,5 @@ def _group(table: Table, row: Row) -> list[str]:
     return [str(row.group)] if len(table.groups) > 1 else []
 
 
-def _markdown(text: str) -> str:
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>|#" else c for c in text)
-
-
 def _latex_number(cell: str) -> str:
     return "$" + cell.replace("±", r" \pm ") + "$" if cell else "--"
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)

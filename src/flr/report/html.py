@@ -34,13 +34,13 @@ def run_page(folder: Path, leaves: Sequence[str], again: str | None = None) -> P
     """
     found = summary.load(folder)
     metrics = lines.read(folder / METRICS)
-    return _render(
+    return render(
         folder / NAME,
         "run.html",
         title=f"{found['method']}, seed {found['seed']}",
         summary=found,
         verdict=verdict(found),
-        picture=_picture(folder / CURVES),
+        picture=picture(folder / CURVES),
         config=_text(folder / "config.toml"),
         leaves=leaves,
         again=again or _again(folder),
@@ -56,14 +56,14 @@ def comparison_page(folder: Path, summaries: Mapping[str, dict[str, Any]]) -> Pa
 
     `summaries` has the sub-folders' names as keys. The picture is `comparison.png` beside.
     """
-    return _render(
+    return render(
         folder / INDEX,
         "comparison.html",
         title="Methods compared",
         runs=summaries,
         scenarios=sorted({found["scenario"] for found in summaries.values()}),
         noise=next(iter(summaries.values()))["noise"],
-        picture=_picture(folder / COMPARISON),
+        picture=picture(folder / COMPARISON),
     )
 
 
@@ -80,6 +80,8 @@ def verdict(summary: dict[str, Any]) -> str:
 
 
 def _memorized(summary: dict[str, Any]) -> str:
+    if summary["noise"]["realised"] is None:
+        return "which labels of the sites are wrong is not known, so memorizing was not measured"
     if summary["noise"]["realised"] == 0:
         return "no label of the sites is wrong, so there was nothing to memorize"
     server = summary["memorization"]["server"]["noisy_memorized"]
@@ -95,7 +97,7 @@ def _memorized(summary: dict[str, Any]) -> str:
     return f"{start}clients had memorized {share(client)} and the server {share(server)}"
 
 
-def _render(path: Path, template: str, **values: Any) -> Path:
+def render(path: Path, template: str, **values: Any) -> Path:
     write_atomically(path, _environment().get_template(template).render(**values))
     return path
 
@@ -113,7 +115,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _picture(path: Path) -> str:
+def picture(path: Path) -> str:
     """A `data:` address, or nothing when there is no such picture."""
     if not path.exists():
         return ""

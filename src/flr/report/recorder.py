@@ -6,7 +6,7 @@ Predictions meet the true labels here and nowhere else, in the main process.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from flr.arrays import Arrays
 from flr.data.dataset import SiteTable
+from flr.data.lazy import Inputs, Pictures
 from flr.probes import Outcome, RoundEnd
 from flr.report import lines
 from flr.report.memorization import Fractions, fractions, mean_fractions
@@ -28,9 +29,10 @@ CLIENTS = "clients.jsonl"
 LAST = 10  # the last rounds are always measured: the mean over them is what is compared
 
 _BATCH = 1000
+_DECODED = 100  # pictures from disk at a time
 
 Predict = Callable[[Arrays, Tensor], Tensor]  # model, normalised inputs -> class numbers
-Views = Callable[[Arrays, Tensor], dict[str, Tensor]]  # the same by each network and by all
+Views = Callable[[Arrays, Inputs], dict[str, Tensor]]  # the same by each network and by all
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Recorder:
 
     folder: Path
     predict: Predict
-    test_x: Tensor  # normalised
+    test_x: Inputs  # normalised
     test_y: Tensor
     classes: tuple[str, ...]
     table: SiteTable
@@ -51,15 +53,20 @@ class Recorder:
     trackers: Sequence[Tracker] = ()
     on_round: Callable[[dict[str, Any]], None] | None = None
     views: Views | None = None  # where a method trains several networks
+    verified: bool = True  # whether `true` is known to be right; else nothing is compared with it
 
     @cached_property
     def noise(self) -> NoiseRates:
         """The noise of this federation; the summary reports the same numbers."""
-        return noise_rates(self.table, self.true, self.nominal)
+        rates = noise_rates(self.table, self.true, self.nominal)
+        if self.verified:
+            return rates
+        return replace(rates, realised=None, site_realised=(None,) * len(self.table))
 
     def wants_predictions(self, round: int) -> bool:
         """Whether client-side memorization is measured in this round (counted from 1)."""
-        return round % self.memorization_every == 0 or self._last(round)
+        due = round % self.memorization_every == 0 or self._last(round)
+        return self.verified and due
 
     def round_end(self, event: RoundEnd) -> None:
         """Writes the clients first: a line of metrics says that the round is complete."""
@@ -157,10 +164,11 @@ class Recorder:
         predicted = self._predict(model, self.table.x, self._held)
         return fractions(predicted[self.table.index], self._all_true, self.table.given)
 
-    def _predict(self, model: Arrays, x: Tensor, index: Tensor) -> Tensor:
+    def _predict(self, model: Arrays, x: Inputs, index: Tensor) -> Tensor:
         predicted = torch.full((len(x),), -1)  # -1 is no class: a sample that no site holds
-        for start in range(0, len(index), _BATCH):
-            part = index[start : start + _BATCH]
+        size = _DECODED if isinstance(x, Pictures) else _BATCH
+        for start in range(0, len(index), size):
+            part = index[start : start + size]
             predicted[part] = self.predict(model, x[part]).to("cpu", torch.int64)
         return predicted
 

@@ -1,6 +1,13 @@
-"""Numbers as a reader says them."""
+"""Numbers as a reader says them, and names as a document may hold them."""
 
 from __future__ import annotations
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
 
 
 def percent(value: float | None) -> str:
@@ -24,3 +31,13 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def markdown(text: str) -> str:
+    """Text that no Markdown reader takes for a sign."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>|#" else c for c in text)
+
+
+def latex(text: str) -> str:
+    """Text with everything escaped that means something to LaTeX."""
+    return "".join(_LATEX.get(character, character) for character in text)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from flr.data.cifar import shift_inside
+from flr.data.dataset import NoiseMap
 from flr.errors import ConfigError
 from flr.registry import unknown
 
@@ -24,30 +26,19 @@ _CIFAR100_COARSE = (
 # fmt: on
 
 
-def _shift_inside(groups: Sequence[int]) -> tuple[int, ...]:
-    """Each class becomes the next one of its group, the last one the first."""
-    members: dict[int, list[int]] = {}
-    for label, group in enumerate(groups):
-        members.setdefault(group, []).append(label)
-    return tuple(
-        members[group][(members[group].index(label) + 1) % len(members[group])]
-        for label, group in enumerate(groups)
-    )
-
-
 NAMED: dict[str, tuple[int, ...]] = {
     # 2 -> 7, 3 -> 8, 5 <-> 6, 7 -> 1
     "digits": (0, 1, 7, 8, 4, 6, 5, 1, 8, 9),
     # truck -> automobile, bird -> airplane, deer -> horse, cat <-> dog
     "cifar10": (0, 1, 0, 5, 7, 3, 6, 7, 8, 1),
-    "cifar100": _shift_inside(_CIFAR100_COARSE),
+    "cifar100": shift_inside(_CIFAR100_COARSE),
     # Blocks of five consecutive classes, which are no superclasses; some authors' code has these.
-    "cifar100-block5": _shift_inside([label // 5 for label in range(100)]),
+    "cifar100-block5": shift_inside([label // 5 for label in range(100)]),
 }
 
 
 def resolve(
-    spec: str | Mapping[str, str] | Sequence[int], classes: tuple[str, ...], own: str | None
+    spec: str | Mapping[str, str] | Sequence[int], classes: tuple[str, ...], own: NoiseMap | None
 ) -> Indices:
     """The label that each class becomes; `own` is the data set's map, which "auto" stands for."""
     if spec == "auto":

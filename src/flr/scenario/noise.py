@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from flr import seeds
+from flr.data.dataset import NoiseMap
 from flr.errors import ConfigError
 from flr.registry import register
 from flr.scenario import maps
@@ -42,8 +43,9 @@ class World:
     classes: tuple[str, ...]
     sites: int
     seed: int
-    noise_map: str | None = None  # name of the data set's own asymmetric map, if it has one
+    noise_map: NoiseMap | None = None  # the data set's own asymmetric map, if it has one
     inputs: Callable[[Indices], Floats] = _no_inputs  # sample numbers -> normalised flat rows
+    numbers: Indices | None = None  # of the samples in the publisher's order, where there is one
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Noise(Protocol):
     def noisy(self, sites: int, rng: np.random.Generator) -> Indices:
         """The sites that noise falls upon."""
 
-    def rate(self, site: int, sites: int, rng: np.random.Generator) -> float:
+    def rate(self, site: int, world: World, rng: np.random.Generator) -> float:
         """The rate of one of them."""
 
     def choose(
@@ -96,7 +98,7 @@ class Drawn:
             return np.flatnonzero(rng.random(sites) < self.clients)
         return rng.permutation(sites)[: round(self.clients * sites)]
 
-    def rate(self, site: int, sites: int, rng: np.random.Generator) -> float:
+    def rate(self, site: int, world: World, rng: np.random.Generator) -> float:
         """U(tau, 1)."""
         return float(self.floor + (1 - self.floor) * rng.random())
 
@@ -111,10 +113,10 @@ class Drawn:
         transition = self.transition(world.classes, world.noise_map)
         return flip(world.labels[struck.sample], transition, struck.draw)
 
-    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:
+    def transition(self, classes: tuple[str, ...], noise_map: NoiseMap | None) -> Floats:
         """C x C; row t has the probabilities of what a struck sample of true class t becomes.
 
-        `noise_map` names the data set's own asymmetric map, if it has one.
+        `noise_map` is the data set's own asymmetric map, if it has one.
         """
         return np.eye(len(classes))
 
@@ -133,7 +135,7 @@ class NoNoise:
         """No site."""
         return np.empty(0, dtype=np.int64)
 
-    def rate(self, site: int, sites: int, rng: np.random.Generator) -> float:
+    def rate(self, site: int, world: World, rng: np.random.Generator) -> float:
         """Without meaning, as no site is noisy."""
         return 0.0
 
@@ -159,7 +161,7 @@ class Symmetric(Drawn):
 
     include_true: bool = True
 
-    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:
+    def transition(self, classes: tuple[str, ...], noise_map: NoiseMap | None) -> Floats:
         """The same number everywhere, or everywhere but on the diagonal."""
         n = len(classes)
         if self.include_true:
@@ -178,7 +180,7 @@ class Asymmetric(Drawn):
 
     map: str | dict[str, str] | list[int] = "auto"
 
-    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:
+    def transition(self, classes: tuple[str, ...], noise_map: NoiseMap | None) -> Floats:
         """A single 1 in every row."""
         return np.eye(len(classes))[maps.resolve(self.map, classes, noise_map)]
 
@@ -188,7 +190,7 @@ class Asymmetric(Drawn):
 class Pair(Drawn):
     """A struck sample of class y gets the next one, y + 1 modulo C: every class is mistaken."""
 
-    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:
+    def transition(self, classes: tuple[str, ...], noise_map: NoiseMap | None) -> Floats:
         """A circle through all classes."""
         return np.roll(np.eye(len(classes)), 1, axis=1)
 
@@ -223,7 +225,7 @@ def strike(noise: Noise, sites: Sequence[Indices], world: World) -> tuple[Struck
     noisy = noise.noisy(len(sites), seeds.numpy_generator(world.seed, "noise/clients"))
     for k in np.sort(noisy).tolist():
         rng = seeds.numpy_generator(world.seed, "noise", site=k)
-        nominal[k] = noise.rate(k, len(sites), rng)
+        nominal[k] = noise.rate(k, world, rng)
         chosen = sites[k][noise.choose(sites[k], nominal[k], world, rng)]
         owners.append(np.full(len(chosen), k))
         samples.append(chosen)
@@ -238,14 +240,15 @@ def corrupt(
     labels: Indices,
     classes: tuple[str, ...],
     seed: int,
-    noise_map: str | None = None,
+    noise_map: NoiseMap | None = None,
     inputs: Callable[[Indices], Floats] = _no_inputs,
+    numbers: Indices | None = None,
 ) -> tuple[list[Indices], Floats]:
     """The labels as given at each site, and each site's nominal rate r (0 for clean sites).
 
     `labels` are the true ones of all samples.
     """
-    world = World(labels, classes, len(sites), seed, noise_map, inputs)
+    world = World(labels, classes, len(sites), seed, noise_map, inputs, numbers)
     struck, nominal = strike(noise, sites, world)
     given = labels.copy()
     given[struck.sample] = noise.relabel(struck, world)  # no sample is at two sites

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from flr.data.dataset import NoiseMap
 from flr.errors import ConfigError
 from flr.registry import register
 from flr.scenario.noise import (
@@ -40,7 +41,7 @@ class Confusion(Drawn):
     floor: Share = 1.0
     matrix: list[list[float]] | Path = Path("confusion.csv")
 
-    def transition(self, classes: tuple[str, ...], noise_map: str | None) -> Floats:
+    def transition(self, classes: tuple[str, ...], noise_map: NoiseMap | None) -> Floats:
         """The matrix, with rows that sum to 1."""
         rows = read_matrix(self.matrix) if isinstance(self.matrix, Path) else self.matrix
         n = len(classes)
@@ -103,9 +104,10 @@ class Ramp:
         """All, though the rate of some may be 0."""
         return np.arange(sites)
 
-    def rate(self, site: int, sites: int, rng: np.random.Generator) -> float:
+    def rate(self, site: int, world: World, rng: np.random.Generator) -> float:
         """By the client's place in its group."""
-        members = self.members(sites)[self.group_of(np.array([site]), sites)[0]]
+        group = self.group_of(np.array([site]), world.sites)[0]
+        members = self.members(world.sites)[group]
         return float(np.linspace(self.low, self.high, len(members))[site - members[0]])
 
     def choose(

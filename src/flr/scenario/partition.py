@@ -30,7 +30,10 @@ class Partition(Protocol):
     def split(
         self, labels: Indices, classes: int, rng: np.random.Generator
     ) -> tuple[list[Indices], list[str]]:
-        """Each site's sample numbers, sorted, and what there is to say about them."""
+        """Each site's sample numbers, sorted, and what there is to say about them.
+
+        More sites than `sites` means: labels are made wrong at these, then they become one.
+        """
 
 
 @register("iid", kind="partition", title="Independent and identically distributed")
@@ -126,7 +129,14 @@ class BernoulliDirichlet:
 @register("central", kind="partition", title="One site")
 @dataclass(frozen=True)
 class Central:
-    """One site holds everything: training as if there were no federation."""
+    """One site holds everything: training as if there were no federation.
+
+    Labels are made wrong as if `clients` i.i.d. sites held the samples, then all are pooled: for
+    the same seed these are the labels of that federation.
+    """
+
+    clients: Clients = 1
+    stratified: bool = True
 
     @property
     def sites(self) -> int:
@@ -134,18 +144,14 @@ class Central:
         return 1
 
     def feasible(self, counts: Indices) -> None:
-        """Needs a sample."""
-        refuse_few_samples(1, int(counts.sum()))
+        """As many samples as sites before they are pooled."""
+        refuse_few_samples(self.clients, int(counts.sum()))
 
     def split(
-        self,
-        labels: Indices,
-        classes: int,
-        rng: np.random.Generator,
+        self, labels: Indices, classes: int, rng: np.random.Generator
     ) -> tuple[list[Indices], list[str]]:
-        """Draws nothing."""
-        self.feasible(np.bincount(labels, minlength=classes))
-        return [np.arange(len(labels))], []
+        """The sites whose labels are made wrong, before they are pooled."""
+        return Iid(self.clients, self.stratified).split(labels, classes, rng)
 
 
 def _nonempty_rows(rows: int, columns: int, p: float, rng: np.random.Generator) -> Matrix:

@@ -117,8 +117,13 @@ def build(
     def inputs(samples: Indices) -> Floats:
         return dataset.normalise(dataset.train.x[samples]).flatten(1).double().numpy()
 
-    given, nominal = corrupt(noise, sites, labels, dataset.classes, seed, dataset.noise_map, inputs)
+    published = dataset.train.number
+    numbers = None if published is None else published.numpy()
+    own = dataset.noise_map
+    given, nominal = corrupt(noise, sites, labels, dataset.classes, seed, own, inputs, numbers)
     levels = input_levels(noise, sites, labels, dataset.classes, seed)
+    if len(sites) > partition.sites:
+        sites, given, nominal, levels = pooled(sites, given, nominal, levels)
     if attack is not None:
         for site in attackers(attack.clients, len(sites), seed):
             given[site] = attack.labels(given[site], len(dataset.classes))
@@ -144,8 +149,25 @@ def build(
     )
 
 
+def pooled(
+    sites: list[Indices], given: list[Indices], nominal: Floats, levels: Floats
+) -> tuple[list[Indices], list[Indices], Floats, Floats]:
+    """One site of all samples with the labels they were given apart; its rate is their mean."""
+    index = np.concatenate(sites)
+    order = np.argsort(index)
+    rate = np.average(nominal, weights=[len(site) for site in sites])
+    labels = np.concatenate(given)[order]
+    return [index[order]], [labels], np.array([rate]), levels[order] if len(levels) else levels
+
+
 def hold_out(dataset: Dataset, size: int) -> Indices:
     """The server's clean samples: classes as equal as can be, the same for every seed."""
+    if size and not dataset.verified:
+        raise ConfigError(
+            f"[scenario] benchmark = {size:,} should set clean samples aside for the server; which "
+            f"training labels of {dataset.name} are right is not known. Leave it out, and use a "
+            "method that needs no clean samples."
+        )
     if size >= len(dataset.train):
         raise ConfigError(
             f"[scenario] benchmark = {size:,} sets aside all {len(dataset.train):,} training "

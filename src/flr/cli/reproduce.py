@@ -1,0 +1,154 @@
+"""`flr reproduce`: a table or figure of the paper by one command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from flr.assemble import OnRound
+from flr.cli.progress import RunProgress
+from flr.config.overrides import apply
+from flr.errors import ConfigError
+
+console = Console(highlight=False)
+
+
+class Scale(StrEnum):
+    """How large the runs are."""
+
+    LAPTOP = "laptop"
+    PAPER = "paper"
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(help="A table or figure; --list names them.", metavar="NAME")
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="Name all tables and figures.")] = False,
+    scale: Annotated[
+        Scale, typer.Option(help="laptop: real data, small; paper: as published, needs a GPU.")
+    ] = Scale.LAPTOP,
+    seeds: Annotated[
+        str | None, typer.Option(help="For instance 1,2,3 (default: three, or the paper's five).")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what would be run.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few rounds, to see it work.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of cells, tables and pictures.")] = Path(
+        "reproduction"
+    ),
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto.")] = "auto",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of every run."),
+    ] = None,
+) -> None:
+    """One table or figure of the paper: trains what is missing, then writes it."""
+    from flr.reproduce import experiment, page, runner
+
+    if listing:
+        show_list()
+        return
+    if name is None:
+        raise typer.BadParameter("give the name of a table or figure, or --list")
+    found = experiment.load(name, scale.value, quick)
+    above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
+    workshop = runner.Workshop(out, above, workers, watched)
+    chosen = found.seeds if seeds is None else numbers(seeds)
+    if plan:
+        show_plan(found, workshop, chosen)
+        return
+    outcome = runner.perform(found, workshop, chosen)
+    written = page.write(outcome, " ".join(["flr", *sys.argv[1:]]))
+    show(written, outcome)
+
+
+@contextmanager
+def watched(label: str, rounds: int) -> Iterator[OnRound | None]:
+    """The progress of one run."""
+    with RunProgress(label, rounds, console) as progress:
+        yield progress
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Seeds as they are written on the command line."""
+    try:
+        found = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) < 0 or len(set(found)) < len(found):
+        raise ConfigError(
+            f"Expected different numbers from 0 with commas between them as --seeds, got {text!r}. "
+            "Write for instance --seeds 1,2,3."
+        )
+    return found
+
+
+def tree_of(changes: list[str]) -> dict[str, Any]:
+    """Settings of the command line as a config would hold them."""
+    tree: dict[str, Any] = {}
+    problems = apply(tree, {}, changes)
+    if problems:
+        raise ConfigError(" ".join(problem.text for problem in problems))
+    return tree
+
+
+def show_list() -> None:
+    """All tables and figures, each with its runs at laptop scale."""
+    from flr.reproduce import experiment
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", style="bold", no_wrap=True)
+    table.add_column("what it shows")
+    table.add_column("runs for\na seed", justify="right")
+    for name in experiment.names():
+        found = experiment.load(name)
+        table.add_row(name, found.title, str(len(list(found.places((1,))))))
+    console.print(table)
+
+
+def show_plan(found: Any, workshop: Any, seeds: tuple[int, ...]) -> None:
+    """Runs and hours."""
+    from flr.reproduce import cells, estimate, runner
+
+    configs = runner.plan(found, workshop, seeds)
+    before = runner.pretraining(found, workshop)
+    unique = {cells.hash_of(config): config for config in configs.values()}
+    if before is not None:
+        unique[cells.hash_of(before)] = before
+    todo = {k: c for k, c in unique.items() if cells.read(workshop.folder, k) is None}
+    console.print(f"{found.name} ({found.scale}): {found.title}", style="bold", soft_wrap=True)
+    for setting in found.settings.values():
+        rows = [r.title for r in found.rows.values() if not r.only or setting.key in r.only]
+        console.print(f"  {setting.title}: {', '.join(rows) or 'nothing is trained'}")
+    hours = estimate.hours(todo.values(), workshop.folder, workshop.workers)
+    console.print(
+        f"{len(unique)} runs with seeds {', '.join(map(str, seeds))}, {len(unique) - len(todo)} "
+        f"finished; about {hours:.1f} hours for the rest on this machine "
+        f"({os.cpu_count()} cores, {workshop.workers} workers).",
+        soft_wrap=True,
+    )
+    console.print(
+        "Hours are those of like runs that were timed, else of the training steps alone: methods "
+        "with extra passes take up to three times as long.",
+        style="dim",
+        soft_wrap=True,
+    )
+
+
+def show(written: Any, outcome: Any) -> None:
+    """Where everything is, and the verdicts."""
+    for judged in written.judged:
+        setting = outcome.experiment.settings[judged.setting].title
+        console.print(f"{judged.verdict}: {judged.claim.says} ({setting})", soft_wrap=True)
+    for path in written.files:
+        console.print(str(path), soft_wrap=True, markup=False)

@@ -1,0 +1,172 @@
+"""CIFAR-10N and CIFAR-100N: labels that people gave to CIFAR's training images.
+
+Their licence, CC BY-NC 4.0, forbids commercial use; they are read from the user's disk only.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from flr.data import files, places
+from flr.data.checks import Array
+from flr.data.split import Indices
+from flr.errors import DataError
+
+Which = Literal["worst", "aggregate", "random1", "random2", "random3", "noisy"]
+
+CLEAN = "clean_label"
+_KEYS: dict[Which, str] = {
+    "worst": "worse_label",
+    "aggregate": "aggre_label",
+    "random1": "random_label1",
+    "random2": "random_label2",
+    "random3": "random_label3",
+    "noisy": "noisy_label",
+}
+
+_BROKEN = (
+    OSError,
+    ValueError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """One of the two label files."""
+
+    name: str  # for `flr data get`
+    stem: str
+    classes: int
+
+
+CIFAR10N = Publication("cifar10n", "CIFAR-10_human", 10)
+CIFAR100N = Publication("cifar100n", "CIFAR-100_human", 100)
+
+
+@dataclass(frozen=True)
+class HumanLabels:
+    """True and given label of every training image, by its number in the publisher's order."""
+
+    file: Path
+    clean: Indices
+    given: Indices
+
+
+def publication(which: Which) -> Publication:
+    """The file that has these labels."""
+    return CIFAR100N if which == "noisy" else CIFAR10N
+
+
+def load(path: Path | None, which: Which) -> HumanLabels:
+    """Labels from the `.npz` or `.pt` file at `path`, in that folder, or in $FLR_DATA."""
+    source = publication(which)
+    names = [f"{source.stem}{suffix}" for suffix in (".npz", ".pt")]
+    file = places.find(path, names, source.name, "[noise] path")
+    if not file.is_file():
+        raise DataError(
+            f"Expected {' or '.join(names)} in {file}; there is neither. "
+            f"{places.advice(source.name, '[noise] path')}"
+        )
+    state = file.stat()
+    return _load(file, which, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=4)
+def _load(file: Path, which: Which, _changed: int, _size: int) -> HumanLabels:
+    """Remembers what it read while the file stays the same: noise asks once for every site."""
+    reader = _read_npz if file.suffix.lower() == ".npz" else _read_pt
+    arrays = reader(file, (CLEAN, _KEYS[which]))
+    clean, given = (_labels(file, key, arrays, which) for key in (CLEAN, _KEYS[which]))
+    if len(clean) != len(given):
+        raise DataError(
+            f"{file}: expected as many labels as samples; got {len(given):,} for {len(clean):,}. "
+            "The file is damaged: get it again."
+        )
+    for array in (clean, given):
+        array.flags.writeable = False  # shared by all callers
+    return HumanLabels(file, clean, given)
+
+
+def _read_npz(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        with file.open("rb") as raw, np.load(raw, allow_pickle=False) as archive:
+            return {key: archive[key] for key in keys if key in archive}
+    except _BROKEN as error:
+        raise _unreadable(file, error) from None
+
+
+def _read_pt(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Through torch's restricted unpickler, which is told of NumPy's integer arrays only."""
+    files.require(file, "a label file")
+    try:
+        with torch.serialization.safe_globals(_numpy_globals()):
+            found = torch.load(file, map_location="cpu", weights_only=True)
+    except _BROKEN as error:
+        raise _unreadable(file, error) from None
+    if not isinstance(found, Mapping):
+        raise DataError(
+            f"Expected a dictionary of arrays at {file}; got {type(found).__name__}. Get the file "
+            "again from its publisher."
+        )
+    return {key: found[key] for key in keys if key in found}
+
+
+def _numpy_globals() -> list[Any]:
+    """What an integer array needs, under the names of NumPy before and since 2.0."""
+    reconstruct = np.empty(0).__reduce__()[0]
+    modules = ("numpy.core.multiarray", "numpy._core.multiarray")
+    return [
+        *((reconstruct, f"{module}._reconstruct") for module in modules),
+        (np.ndarray, "numpy.ndarray"),
+        (np.dtype, "numpy.dtype"),
+        type(np.dtype(np.int64)),
+    ]
+
+
+def _labels(file: Path, key: str, arrays: Mapping[str, Any], which: Which) -> Indices:
+    values = arrays.get(key)
+    array: Array | None = values.numpy() if isinstance(values, torch.Tensor) else values
+    if not (isinstance(array, np.ndarray) and array.dtype.kind in "iu" and array.ndim == 1):
+        raise DataError(
+            f'{file}: expected an array of whole numbers "{key}", for labels = "{which}"; got '
+            f"{'none' if array is None else 'something else'}. Get the file again, or check that "
+            "it is the one for this data set."
+        )
+    classes = publication(which).classes
+    if len(array) == 0 or array.min() < 0 or array.max() >= classes:
+        raise DataError(
+            f'{file}: expected labels from 0 to {classes - 1} in "{key}"; got others or none. The '
+            "file is damaged or another one: get it again."
+        )
+    return array.astype(np.int64)
+
+
+def _unreadable(file: Path, error: Exception) -> DataError:
+    reason = f"{type(error).__name__}: {error}"[:200]
+    if isinstance(error, pickle.UnpicklingError):  # torch's own words advise to trust the file
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        reason = f"it asks for {asked[1]}" if asked else "it is damaged or holds something else"
+    return DataError(
+        f"Expected plain integer arrays in {file}; it cannot be read ({reason}). Nothing of it was "
+        "run. Get the file again from its publisher."
+    )

@@ -1,0 +1,196 @@
+"""A table or figure of the paper as data: settings, rows, the paper's numbers, its claims.
+
+A file in `flr/experiments/` is shaped so::
+
+    title = "..."            # what it shows
+    shows = "accuracy-table" # how, see shows.py
+    preset = "cifar10"       # the settings below all others
+    score = "best"           # which accuracy the paper reports: best, last or last10
+    trials = 5               # seeds of the paper
+    [settings.KEY]           # columns: a title and sections of a config
+    [rows.KEY]               # a title, a method, sections of a config
+    [paper.ROW]              # the paper's number for each setting
+    [[claims]]               # what the paper concludes, see claims.py
+    [laptop]                 # laid over all of this at laptop scale
+
+A run is made from preset, setting and row, each laid over the one before. Equal runs of two files
+are one cell and are trained once.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from typing import Any, Literal
+
+from flr import config as configs
+from flr.config import Config
+from flr.errors import ConfigError
+from flr.registry import unknown
+from flr.reproduce.claims import Claim
+
+Scale = Literal["laptop", "paper"]
+
+# a run of seconds that meets every part of the code, FedCorr's stages included; its numbers mean
+# nothing
+QUICK: dict[str, Any] = {
+    "rounds": 24,
+    "data": {"train": 400, "test": 100},
+    "train": {"epochs": 1, "batch": 20},
+    "eval": {"every": 6, "memorization_every": 12},
+}
+_WORDS = ("title", "only", "ours", "panel", "x")  # of a setting or row; the rest is config
+
+
+@dataclass(frozen=True)
+class Part:
+    """A setting (column) or a row: how it is called, and what it adds to the config."""
+
+    key: str
+    title: str
+    config: Mapping[str, Any]
+    only: tuple[str, ...] = ()  # of a row: the settings it is run in; empty means all
+    ours: bool = False  # the paper has no such row
+    panel: str = ""  # of a picture with several
+    x: str = ""  # where it stands on the axis
+
+
+@dataclass(frozen=True)
+class Place:
+    """One run of an experiment."""
+
+    row: str
+    setting: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure at one scale."""
+
+    name: str
+    scale: Scale
+    quick: bool
+    document: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        return str(self.document["title"])
+
+    @property
+    def shows(self) -> str:
+        return str(self.document["shows"])
+
+    @property
+    def score(self) -> str:
+        """The accuracy that is compared with the paper's."""
+        return str(self.document.get("score", "best"))
+
+    @property
+    def caveat(self) -> str:
+        """What a reader has to know of this scale before the numbers."""
+        return str(self.document.get("caveat", ""))
+
+    @property
+    def keep_models(self) -> bool:
+        """Whether the trained models are needed afterwards."""
+        return bool(self.document.get("keep_models", False))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The default: as many as the paper, or three on a laptop."""
+        if self.quick:
+            return (1,)
+        trials = 3 if self.scale == "laptop" else int(self.document.get("trials", 5))
+        return tuple(range(1, trials + 1))
+
+    @cached_property
+    def settings(self) -> dict[str, Part]:
+        return {key: _part(key, table) for key, table in self.document.get("settings", {}).items()}
+
+    @cached_property
+    def rows(self) -> dict[str, Part]:
+        return {key: _part(key, table) for key, table in self.document.get("rows", {}).items()}
+
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        return tuple(Claim(**{"settings": (), **raw}) for raw in self.document.get("claims", []))
+
+    def paper(self, row: str, setting: str) -> Any:
+        """The paper's numbers for a cell: a mean, [mean, deviation], a longer list, or None."""
+        return self.document.get("paper", {}).get(row, {}).get(setting)
+
+    def places(self, seeds: tuple[int, ...]) -> Iterator[Place]:
+        """All runs, seed after seed, so that an early stop leaves a smaller whole."""
+        for seed in seeds:
+            for setting in self.settings:
+                for row in self.rows.values():
+                    if not row.only or setting in row.only:
+                        yield Place(row.key, setting, seed)
+
+    def config(self, place: Place, above: Mapping[str, Any] | None = None) -> Config:
+        """The resolved config of a run; `above` wins over everything."""
+        layers = [self.settings[place.setting].config]
+        if place.row:  # what is only looked at before training has no row
+            layers.append(self.rows[place.row].config)
+        return self.resolve(place.seed, *layers, above or {})
+
+    def resolve(self, seed: int, *layers: Mapping[str, Any]) -> Config:
+        """A config from the preset and what is laid over it."""
+        tree: dict[str, Any] = dict(self.document.get("config", {}))
+        if "preset" in self.document:
+            tree["preset"] = self.document["preset"]
+        for layer in layers:
+            tree = merge(tree, layer)
+        if self.quick and self.rows:  # what is only looked at takes no time
+            tree = merge(tree, QUICK)
+        return configs.parse(tree | {"seed": seed}, source=f"{self.name} ({self.scale})")
+
+    @property
+    def pretrain(self) -> Mapping[str, Any] | None:
+        """The config of a run whose model all others start from."""
+        found: Mapping[str, Any] | None = self.document.get("pretrain")
+        return found
+
+
+def names() -> list[str]:
+    """All experiments."""
+    folder = resources.files("flr").joinpath("experiments")
+    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith("toml"))
+
+
+def load(name: str, scale: Scale = "laptop", quick: bool = False) -> Experiment:
+    """An experiment by its name."""
+    if name not in names():
+        raise ConfigError(unknown("experiment", name, names()))
+    file = resources.files("flr").joinpath("experiments", f"{name}.toml")
+    document = tomllib.loads(file.read_text(encoding="utf-8"))
+    laptop = document.pop("laptop", {})
+    if scale == "laptop":
+        document = merge(document, laptop)
+    return Experiment(name, scale, quick, document)
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both trees in one; the one above wins, and a table with another kind or name replaces."""
+    joined = dict(below)
+    for key, value in above.items():
+        old = joined.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        joined[key] = merge(old, value) if both and _same(old, value) else value  # type: ignore[arg-type]
+    return joined
+
+
+def _same(below: Any, above: Any) -> bool:
+    """Options of one kind of noise, say, are none of another's."""
+    return all(below.get(key) == above.get(key, below.get(key)) for key in ("kind", "name"))
+
+
+def _part(key: str, table: Mapping[str, Any]) -> Part:
+    words = {name: table[name] for name in _WORDS if name in table}
+    words["only"] = tuple(words.get("only", ()))
+    config = {name: value for name, value in table.items() if name not in _WORDS}
+    return Part(key, words.pop("title"), config, **words)

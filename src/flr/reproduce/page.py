@@ -1,0 +1,80 @@
+"""One folder for each table or figure: its written forms, its pictures, and one page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flr.arrays import write_atomically
+from flr.report import figures, html
+from flr.reproduce import grids, shows, tables
+from flr.reproduce.cells import revision
+from flr.reproduce.claims import Judged, judge
+from flr.reproduce.runner import Outcome
+
+INDEX = "index.html"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a reproduction has left behind."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    judged: tuple[Judged, ...]
+
+
+def write(outcome: Outcome, command: str) -> Written:
+    """Table, picture and page of an experiment; `command` gives them again."""
+    experiment = outcome.experiment
+    quick = "-quick" if experiment.quick else ""
+    folder = outcome.workshop.folder / f"{experiment.name}-{experiment.scale}{quick}"
+    shown = shows.show(outcome)
+    files: list[Path] = []
+    if shown.grid is not None:
+        files += grids.save(shown.grid, folder / "table")
+    if shown.figure is not None:
+        files += figures.save(shown.figure, folder / "figure")
+    if outcome.cells:
+        write_atomically(folder / "runs.csv", grids.to_csv(tables.runs(outcome)))
+        files.append(folder / "runs.csv")
+    judged = verdicts(outcome)
+    html.render(
+        folder / INDEX,
+        "reproduction.html",
+        title=experiment.title,
+        experiment=experiment,
+        seeds=outcome.seeds,
+        grid=shown.grid,
+        all=tables.everything(outcome) if outcome.cells else None,
+        picture=html.picture(folder / "figure.png"),
+        judged=[(found, words(outcome, found)) for found in judged],
+        revisions=sorted({str(cell.content["revision"]) for cell in outcome.cells.values()}),
+        revision=revision(),
+        stale=sum(cell.stale for cell in outcome.cells.values()),
+        command=command,
+    )
+    return Written(folder, (*files, folder / INDEX), tuple(judged))
+
+
+def verdicts(outcome: Outcome) -> list[Judged]:
+    """Every claim of an experiment in every setting it is made for."""
+    experiment = outcome.experiment
+
+    def look(row: str, setting: str) -> dict[int, dict[str, object]]:
+        return {seed: dict(cell.summary) for seed, cell in outcome.at(row, setting).items()}
+
+    settings = list(experiment.settings)
+    return [found for claim in experiment.claims for found in judge(claim, settings, look)]
+
+
+def words(outcome: Outcome, judged: Judged) -> str:
+    """A difference as a reader wants it: between whom, of what, how sure."""
+    claim, difference = judged.claim, judged.difference
+    if difference.mean is None:
+        return "not run"
+    rows = outcome.experiment.rows
+    half = "" if difference.half is None else f" ± {100 * difference.half:.1f}"
+    what = claim.value.replace(".", " ").replace("_", " ")
+    who = f"{rows[claim.row].title} minus {rows[claim.than].title}"
+    return f"{who}, {what}: {100 * difference.mean:+.1f}{half} points, n = {difference.n}"

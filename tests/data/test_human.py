@@ -1,0 +1,223 @@
+"""CIFAR-N label files: the published rates, from both formats; hostile ones run nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import zipfile
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from flr.cli.main import app
+from flr.data import human
+from flr.data.cifar import Cifar10, Cifar100
+from flr.data.human import Which
+from flr.errors import DataError
+
+# Percent of wrong labels, as ../shared/data/README.md has them.
+RATES = {
+    "aggregate": 9.01,
+    "random1": 17.23,
+    "random2": 18.12,
+    "random3": 17.64,
+    "worst": 40.21,
+    "noisy": 40.20,
+}
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+@pytest.mark.parametrize("which", get_args(Which))
+def test_published_rates(publisher, which, suffix):
+    found = human.load(publisher / f"{human.publication(which).stem}.{suffix}", which)
+    assert len(found.clean) == len(found.given) == 50_000
+    assert round(100 * float((found.clean != found.given).mean()), 2) == RATES[which]
+
+
+@pytest.mark.parametrize("source", [Cifar10, Cifar100])
+def test_the_files_have_the_order_of_the_images(publisher, source):
+    which = "worst" if source is Cifar10 else "noisy"
+    found = human.load(publisher, which)
+    assert torch.equal(source(publisher).load().train.y, torch.from_numpy(found.clean.copy()))
+
+
+def test_the_environment_says_where(publisher, monkeypatch, tmp_path):
+    monkeypatch.setenv("FLR_DATA", str(publisher))
+    assert human.load(None, "worst").file.parent == publisher
+    monkeypatch.setenv("FLR_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"CIFAR-10_human\.npz.*CIFAR-10_human\.pt.*get cifar10n"):
+        human.load(None, "worst")
+    with pytest.raises(DataError, match=r"CIFAR-100_human\.npz.*\[noise\] path"):
+        human.load(tmp_path, "noisy")
+
+
+def small(**changes):
+    arrays = {"clean_label": np.arange(10), "worse_label": np.arange(10)[::-1].copy(), **changes}
+    return {key: value for key, value in arrays.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (small(worse_label=None), '"worse_label", for labels = "worst"; got none'),
+        (small(clean_label=None), '"clean_label".* got none'),
+        (small(worse_label=np.arange(10).reshape(2, 5)), "got something else"),
+        (small(worse_label=np.arange(11)), "from 0 to 9"),
+        (small(clean_label=np.arange(10) - 1), "from 0 to 9"),
+        (small(worse_label=np.arange(9)), "got 9 for 10"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+def test_files_with_other_content(tmp_path, suffix, arrays, message):
+    file = tmp_path / f"CIFAR-10_human.{suffix}"
+    if suffix == "npz":
+        np.savez(file, **arrays)
+    else:
+        torch.save(arrays, file)
+    with pytest.raises(DataError, match=message) as error:
+        human.load(tmp_path, "worst")
+    assert str(file) in str(error.value)
+
+
+@pytest.mark.parametrize("values", [np.arange(10.0), np.arange(0.0), np.array(["a"])])
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+def test_arrays_of_other_types(tmp_path, suffix, values):
+    """Of a .pt file already the unpickler refuses them."""
+    file = tmp_path / f"CIFAR-10_human.{suffix}"
+    if suffix == "npz":
+        np.savez(file, **small(worse_label=values))
+    else:
+        torch.save(small(worse_label=values), file)
+    with pytest.raises(DataError, match=r"got something else|Nothing of it was run") as error:
+        human.load(tmp_path, "worst")
+    assert "trust" not in str(error.value), "torch's own advice is dangerous here"
+
+
+def test_pt_files_of_either_numpy_and_of_tensors(tmp_path):
+    torch.save(small(), tmp_path / "new.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "new.pt") as new,
+        zipfile.ZipFile(tmp_path / "old.pt", "w") as old,
+    ):
+        for name in new.namelist():
+            content = new.read(name)
+            assert b"numpy._core" in content or not name.endswith("data.pkl")
+            old.writestr(name, content.replace(b"numpy._core.multi", b"numpy.core.multi"))
+    torch.save({k: torch.from_numpy(v) for k, v in small().items()}, tmp_path / "tensors.pt")
+    torch.save(small(), tmp_path / "legacy.pt", _use_new_zipfile_serialization=False)
+    for name in ("new", "old", "tensors", "legacy"):
+        found = human.load(tmp_path / f"{name}.pt", "worst")
+        assert found.given.tolist() == list(range(9, -1, -1)), name
+
+
+class Calls:
+    """Pickles as a call."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_hostile_pt_files_run_nothing(tmp_path, zipped):
+    marker = tmp_path / "ran"
+    mark = Calls(os.system, f"touch '{marker}'")
+    objects = np.empty(1, dtype=object)
+    objects[0] = mark
+    code = f"open({str(marker)!r}, 'w')"
+    for content in (
+        small(worse_label=mark),
+        small(worse_label=objects),
+        small(worse_label=Calls(np.testing.runstring, code, {})),
+        small(other=mark),
+        mark,
+    ):
+        file = tmp_path / "CIFAR-10_human.pt"
+        torch.save(content, file, _use_new_zipfile_serialization=zipped)
+        with pytest.raises(DataError, match=r"Nothing of it was run.*its publisher") as error:
+            human.load(file, "worst")
+        assert "trust" not in str(error.value), "torch's own advice is dangerous here"
+        assert not marker.exists()
+    assert "it asks for posix.system" in str(error.value)
+    torch.load(file, weights_only=False)
+    assert marker.exists(), "else this test could not fail"
+
+
+def test_hostile_npz_files_run_nothing(tmp_path):
+    marker = tmp_path / "ran"
+    objects = np.empty(1, dtype=object)
+    objects[0] = Calls(os.system, f"touch '{marker}'")
+    np.savez(tmp_path / "CIFAR-10_human.npz", allow_pickle=True, **small(worse_label=objects))
+    with pytest.raises(DataError, match="Nothing of it was run"):
+        human.load(tmp_path, "worst")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[: len(b) // 2], lambda b: b[:0], lambda b: b"x" * 99 + b]
+)
+def test_damaged_files(publisher, tmp_path, suffix, damage):
+    file = tmp_path / f"CIFAR-10_human.{suffix}"
+    file.write_bytes(damage((publisher / file.name).read_bytes()))
+    with pytest.raises(DataError, match="cannot be read") as error:
+        human.load(tmp_path, "worst")
+    assert str(file) in str(error.value)
+
+
+def test_a_list_is_no_label_file(tmp_path):
+    torch.save([1, 2], tmp_path / "CIFAR-10_human.pt")
+    with pytest.raises(DataError, match="got list"):
+        human.load(tmp_path, "worst")
+    (tmp_path / "other.pt").write_bytes(pickle.dumps({"clean_label": 1}, protocol=2))
+    with pytest.raises(DataError, match=r"other\.pt"):
+        human.load(tmp_path / "other.pt", "worst")
+
+
+def test_a_changed_file_is_read_again(tmp_path):
+    file = tmp_path / "CIFAR-10_human.npz"
+    np.savez(file, **small())
+    first = human.load(file, "worst")
+    np.savez(file, **small(worse_label=np.zeros(10, dtype=np.int64)), more=np.arange(99))
+    assert not np.array_equal(human.load(file, "worst").given, first.given)
+
+
+CONFIG = """rounds = 1
+workers = 1
+method = "fedavg"
+[data]
+name = "cifar10"
+train = 300
+test = 50
+[partition]
+kind = "iid"
+clients = 3
+[noise]
+kind = "human"
+labels = "worst"
+[train]
+model = { name = "cnn", width = 4 }
+participation = 1.0
+epochs = 1
+batch = 50
+"""
+
+
+def test_check_and_run_from_the_command_line(publisher, tmp_path, monkeypatch):
+    monkeypatch.setenv("FLR_DATA", str(publisher))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.toml").write_text(CONFIG)
+    checked = CliRunner().invoke(app, ["check", "e.toml"])
+    assert checked.exit_code == 0, checked.output
+    done = CliRunner().invoke(app, ["run", "e.toml", "--out", "r"])
+    assert done.exit_code == 0, done.output
+    noise = json.loads((tmp_path / "r" / "summary.json").read_text())["noise"]
+    assert noise["nominal"] == pytest.approx(noise["realised"])
+    assert 0.3 < noise["realised"] < 0.5
+    assert f"{100 * noise['realised']:.1f} % wrong labels" in " ".join(checked.output.split())

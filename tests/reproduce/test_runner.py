@@ -1,0 +1,193 @@
+"""Cells: trained once, shared, resumed, marked when a method has changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flr.errors import DataError
+from flr.reproduce import cells, page, runner
+from flr.reproduce.experiment import Experiment, merge
+
+DOCUMENT: dict[str, Any] = {
+    "title": "A toy table",
+    "shows": "accuracy-table",
+    "score": "best",
+    "config": {
+        "rounds": 3,
+        "data": {"name": "digits", "train": 120, "test": 60},
+        "partition": {"kind": "iid", "clients": 4},
+        "train": {"participation": 0.5, "epochs": 1, "model": {"name": "mlp", "hidden": 8}},
+    },
+    "settings": {
+        "quiet": {"title": "no noise"},
+        "loud": {"title": "noise", "noise": {"kind": "symmetric", "clients": 1.0}},
+    },
+    "rows": {
+        "fedavg": {"title": "FedAvg", "method": "fedavg"},
+        "flr": {"title": "FLR", "method": "flr", "only": ["loud"]},
+    },
+    "paper": {"fedavg": {"quiet": [50.0, 1.5]}},
+    "claims": [{"says": "FLR wins", "row": "flr", "than": "fedavg", "settings": ["loud"]}],
+}
+
+
+def toy(**changes: Any) -> Experiment:
+    return Experiment("toy", "laptop", False, merge(DOCUMENT, changes))
+
+
+@pytest.fixture
+def workshop(tmp_path):
+    return runner.Workshop(tmp_path, workers=1)
+
+
+def test_every_place_is_trained_once_and_kept_small(workshop):
+    outcome = runner.perform(toy(), workshop, (1, 2))
+    files = sorted((workshop.folder / "cells").glob("*.json"))
+    assert len(outcome.cells) == len(files) == 6
+    assert all(file.stat().st_size <= cells.LARGEST for file in files)
+    assert not any((workshop.folder / "runs").iterdir())
+    before = {file: file.stat().st_mtime_ns for file in files}
+    again = runner.perform(toy(), workshop, (1, 2))
+    assert {file: file.stat().st_mtime_ns for file in files} == before
+    assert {p: c.content for p, c in again.cells.items()} == {
+        p: c.content for p, c in outcome.cells.items()
+    }
+
+
+def test_a_second_table_shares_the_cells_of_the_first(workshop):
+    first = runner.perform(toy(), workshop, (1,))
+    other = toy(settings={"loud": {"title": "another name"}}, rows={"flr": {"title": "Ours"}})
+    trained: list[str] = []
+    watching = runner.Workshop(
+        workshop.folder, workers=1, watch=lambda label, rounds: _note(trained, label, rounds)
+    )
+    second = runner.perform(other, watching, (1,))
+    assert trained == []
+    assert [c.hash for c in second.cells.values()] == [c.hash for c in first.cells.values()]
+
+
+def _note(trained, label, rounds):
+    trained.append(label)
+    return runner.unwatched(label, rounds)
+
+
+class PlugPulledError(Exception):
+    """Somebody pulled the plug."""
+
+
+def test_a_stopped_reproduction_goes_on_without_repeating_a_cell_or_a_round(workshop, tmp_path):
+    rounds: list[tuple[str, int]] = []
+
+    def watch(stop_at):
+        class Watching:
+            def __init__(self, label, _rounds):
+                self.label = label
+
+            def __enter__(self):
+                def on_round(line):
+                    rounds.append((self.label, line["round"]))
+                    if len(rounds) == stop_at:
+                        raise PlugPulledError
+
+                return on_round
+
+            def __exit__(self, *_):
+                return None
+
+        return Watching
+
+    experiment = toy(config={"checkpoint_every": 1})
+    with pytest.raises(PlugPulledError):
+        runner.perform(experiment, runner.Workshop(tmp_path, workers=1, watch=watch(5)), (1,))
+    done = len(list((tmp_path / "cells").glob("*.json")))
+    assert done == 1  # three rounds of the first cell, two of the second
+    outcome = runner.perform(experiment, runner.Workshop(tmp_path, workers=1, watch=watch(0)), (1,))
+    assert len(outcome.cells) == 3
+    finished = [place for place in rounds if place[0].startswith("1/3")]
+    assert [number for _, number in finished] == [1, 2, 3]
+    fresh = runner.perform(experiment, runner.Workshop(tmp_path / "fresh", workers=1), (1,))
+    for place, cell in fresh.cells.items():
+        assert cell.content["curve"] == outcome.cells[place].content["curve"]
+
+
+def test_a_cell_is_stale_when_its_method_has_changed(workshop):
+    outcome = runner.perform(toy(), workshop, (1,))
+    place, cell = next(item for item in outcome.cells.items() if item[0].row == "flr")
+    assert not cell.stale
+    assert set(cell.content["sources"]) == {"flr.methods.flr"}
+    path = cells.path_of(workshop.folder, cell.hash)
+    path.write_text(path.read_text().replace(cell.content["sources"]["flr.methods.flr"], "0" * 16))
+    again = runner.perform(toy(), workshop, (1,))
+    assert again.cells[place].stale
+    assert not again.cells[next(iter(again.cells))].stale
+    written = page.write(again, "flr reproduce toy")
+    lines = (written.folder / "table.md").read_text().splitlines()
+    assert [line.partition(" |")[0] for line in lines if r"\* |" in line] == ["| FLR"]
+
+
+def test_what_cannot_change_a_result_is_not_in_a_cells_name():
+    experiment = toy()
+    place = next(experiment.places((1,)))
+    plain = cells.hash_of(experiment.config(place))
+    assert cells.hash_of(experiment.config(place, {"workers": 7, "checkpoint_every": 3})) == plain
+    assert cells.hash_of(experiment.config(place, {"rounds": 4})) != plain
+    assert cells.hash_of(experiment.config(place, {"train": {"lr": 0.2}})) != plain
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1, 2]", '{"format": 7, "hash": "x"}'])
+def test_a_damaged_cell_is_refused_and_not_overwritten(workshop, damage):
+    experiment = toy()
+    place = next(experiment.places((1,)))
+    path = cells.path_of(workshop.folder, cells.hash_of(experiment.config(place)))
+    path.parent.mkdir(parents=True)
+    path.write_text(damage)
+    with pytest.raises(DataError, match="Delete the file"):
+        runner.perform(experiment, workshop, (1,))
+    assert path.read_text() == damage
+
+
+def test_models_are_kept_where_they_are_needed_and_then_found(workshop):
+    plain = runner.perform(toy(), workshop, (1,))
+    hashes = [cell.hash for cell in plain.cells.values()]
+    assert not any(workshop.model(name).exists() for name in hashes)
+    runner.perform(toy(keep_models=True), workshop, (1,))
+    assert all(workshop.model(name).exists() for name in hashes)
+
+
+def test_pretraining_happens_once_and_all_start_from_it(workshop):
+    experiment = toy(pretrain={"rounds": 2, "method": "fedavg", "partition": {"kind": "central"}})
+    outcome = runner.perform(experiment, workshop, (1, 2))
+    (model,) = (workshop.folder / "models").iterdir()
+    inits = {cell.content["config"]["train"]["init"] for cell in outcome.cells.values()}
+    assert inits == {model.name}
+    assert len(list((workshop.folder / "cells").glob("*.json"))) == 7
+
+
+def test_the_table_has_our_numbers_with_the_papers_beside_them(workshop):
+    outcome = runner.perform(toy(), workshop, (1, 2))
+    written = page.write(outcome, "flr reproduce toy")
+    markdown = (written.folder / "table.md").read_text()
+    accuracies = outcome.scores("fedavg", "quiet")
+    assert f"{100 * sum(accuracies) / 2:.2f} ± " in markdown
+    assert "50.00 ± 1.50" in markdown
+    latex = (written.folder / "table.tex").read_text()
+    assert r"50.00 $\pm$ 1.50" in latex
+    assert latex.count(r"\\") == 3
+    lines = (written.folder / "runs.csv").read_text().splitlines()
+    assert len(lines) == 7
+    html = (written.folder / page.INDEX).read_text()
+    assert "FLR wins" in html
+    assert "flr reproduce toy" in html
+
+
+def test_a_cell_gives_back_the_curve_it_was_made_from(workshop):
+    outcome = runner.perform(toy(), workshop, (1,))
+    cell = outcome.cells[next(p for p in outcome.cells if p.row == "flr")]
+    assert [line["round"] for line in cell.curve] == [1, 2, 3]
+    last = cell.curve[-1]
+    assert last["accuracy"] == cell.summary["accuracy"]["last"]
+    assert last["memorization"]["client"] == cell.summary["memorization"]["client"]
+    json.dumps(cell.curve)
