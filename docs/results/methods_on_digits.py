@@ -48,8 +48,7 @@ def main() -> None:
         for noise in NOISES:
             for method in arguments.methods:
                 out = arguments.folder / noise / f"{method}-{seed}"
-                if not (out / "summary.json").exists():
-                    train(method, noise, seed, out)
+                train(parts(method), NOISES[noise], seed, out)
 
 
 def others() -> list[str]:
@@ -58,14 +57,22 @@ def others() -> list[str]:
     return [*sorted(names), *("~".join(stack) for stack in STACKS), *VARIANTS]
 
 
-def train(method: str, noise: str, seed: int, out: Path) -> None:
-    """One run; a line for whoever watches."""
+def parts(method: str) -> list[Any]:
+    """The methods of a stack, as a config has them."""
+    return VARIANTS.get(method, method.split("~"))
+
+
+def train(
+    method: list[Any], noise: dict[str, Any], seed: int, out: Path, data: Any = None, **other: Any
+) -> None:
+    """One run unless it is there; a line for whoever watches. `other` goes before SETTING."""
+    if (out / "summary.json").exists():
+        return
     started = time.monotonic()
-    parts = VARIANTS.get(method, method.split("~"))
-    config = SETTING | {"seed": seed, "noise": NOISES[noise], "method": parts}
-    accuracy = flr.run(config, out=out).summary["accuracy"]["last10"]
+    config = SETTING | {"seed": seed, "noise": noise, "method": method} | other
+    accuracy = flr.run(config, data=data, out=out).summary["accuracy"]["last10"]
     seconds = time.monotonic() - started
-    print(f"{noise} {method} {seed}: {accuracy:.3f} ({seconds:.0f} s)", flush=True)  # noqa: T201
+    print(f"{out}: {accuracy:.3f} ({seconds:.0f} s)", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

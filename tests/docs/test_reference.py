@@ -102,7 +102,7 @@ def test_presets(tables):
 def flat(tree: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     """Every value by its dotted key."""
     for key, value in tree.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and "name" not in value:  # what has a name is one choice
             yield from flat(value, f"{above}{key}.")
         else:
             yield above + key, value
