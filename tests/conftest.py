@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -24,6 +27,24 @@ def golden() -> Callable[[str], Any]:
         return json.loads(path.read_text())
 
     return read
+
+
+@pytest.fixture(scope="session")
+def publisher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like $FLR_DATA, unpacked once for all workers: CIFAR and the CIFAR-N label files."""
+    unpack = SHARED / "data" / "unpack.py"
+    if not unpack.is_file():
+        pytest.skip(f"the data sets are not beside this checkout ({unpack.parent})")
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    folder = root / "publisher"
+    with FileLock(root / "publisher.lock"):
+        if not (folder / "complete").exists():
+            command = [sys.executable, str(unpack), str(folder)]
+            subprocess.run(command, check=True, capture_output=True, timeout=300)
+            (folder / "complete").touch()
+    return folder
 
 
 # tests that may be skipped in CI, each with its reason

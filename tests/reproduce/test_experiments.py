@@ -116,8 +116,8 @@ def test_what_is_shown_twice_is_trained_once(one, other, scale):
 
 
 def test_models_that_a_picture_needs_are_kept_by_the_table_that_trains_them():
-    assert load("fig-tsne").keep_models
-    assert load("table-memorization").keep_models
+    assert load("fig-tsne").models == "need"
+    assert load("table-memorization").models == "keep"
 
 
 @pytest.mark.parametrize("name", NAMES)

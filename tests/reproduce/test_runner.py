@@ -153,8 +153,14 @@ def test_models_are_kept_where_they_are_needed_and_then_found(workshop):
     plain = runner.perform(toy(), workshop, (1,))
     hashes = [cell.hash for cell in plain.cells.values()]
     assert not any(workshop.model(name).exists() for name in hashes)
-    runner.perform(toy(keep_models=True), workshop, (1,))
+    runner.perform(toy(models="keep"), workshop, (1,))  # cells from elsewhere are enough
+    assert not any(workshop.model(name).exists() for name in hashes)
+    runner.perform(toy(models="need"), workshop, (1,))
     assert all(workshop.model(name).exists() for name in hashes)
+    again = runner.perform(
+        toy(models="keep"), runner.Workshop(workshop.folder / "b", workers=1), (1,)
+    )
+    assert all(again.workshop.model(name).exists() for name in hashes)
 
 
 def test_pretraining_happens_once_and_all_start_from_it(workshop):

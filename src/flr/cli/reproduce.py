@@ -60,6 +60,8 @@ def reproduce(
         return
     if name is None:
         raise typer.BadParameter("give the name of a table or figure, or --list")
+    if quick and scale is Scale.PAPER:
+        raise typer.BadParameter("--quick is for --scale laptop; the paper's runs cannot be short")
     found = experiment.load(name, scale.value, quick)
     above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
     workshop = runner.Workshop(out, above, workers, watched)

@@ -33,7 +33,7 @@ from flr.stack import parts_of
 
 FORMAT = 1
 LARGEST = 20_000  # bytes
-_POINTS = 40  # of memorization kept, evenly spread, the last rounds among them
+_POINTS = {"accuracy": 200, "memorization": 40}  # kept, evenly spread from first to last
 _SIDES = ("server", "client", "client_noisy")
 
 
@@ -144,10 +144,9 @@ def _short(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _curve(metrics: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
-    curve: dict[str, list[list[Any]]] = {
-        "accuracy": [[m["round"], m["accuracy"]] for m in metrics if m.get("accuracy") is not None]
-    }
-    measured = _thinned([m for m in metrics if "memorization" in m])
+    tested = _thinned([m for m in metrics if m.get("accuracy") is not None], "accuracy")
+    curve = {"accuracy": [[m["round"], m["accuracy"]] for m in tested]}
+    measured = _thinned([m for m in metrics if "memorization" in m], "memorization")
     for side in _SIDES:
         curve[side] = [
             [m["round"], *(m["memorization"][side][key] for key in KEYS)] for m in measured
@@ -156,11 +155,12 @@ def _curve(metrics: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
     return rounded
 
 
-def _thinned(lines: Sequence[Any]) -> list[Any]:
+def _thinned(lines: Sequence[Any], what: str) -> list[Any]:
     """At most so many, evenly spread from the first to the last."""
-    if len(lines) <= _POINTS:
+    most = _POINTS[what]
+    if len(lines) <= most:
         return list(lines)
-    return [lines[round(i * (len(lines) - 1) / (_POINTS - 1))] for i in range(_POINTS)]
+    return [lines[round(i * (len(lines) - 1) / (most - 1))] for i in range(most)]
 
 
 def _rounded(value: Any) -> Any:

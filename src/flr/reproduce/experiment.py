@@ -95,9 +95,10 @@ class Experiment:
         return str(self.document.get("caveat", ""))
 
     @property
-    def keep_models(self) -> bool:
-        """Whether the trained models are needed afterwards."""
-        return bool(self.document.get("keep_models", False))
+    def models(self) -> Literal["drop", "keep", "need"]:
+        """What becomes of the trained models: another experiment may need what this one keeps."""
+        found: Literal["drop", "keep", "need"] = self.document.get("models", "drop")
+        return found
 
     @property
     def seeds(self) -> tuple[int, ...]:

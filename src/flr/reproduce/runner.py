@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from flr import session
 from flr.arrays import canonical_json
@@ -20,6 +20,7 @@ from flr.reproduce import cells
 from flr.reproduce.cells import Cell
 from flr.reproduce.experiment import Experiment, Place
 
+Model = Literal["drop", "keep", "need"]  # a needed one is trained again if it is not there
 Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
 
 
@@ -38,17 +39,17 @@ class Workshop:
     workers: int = 2
     watch: Watch = unwatched
 
-    def run(self, config: Config, label: str, keep_model: bool = False) -> Cell:
+    def run(self, config: Config, label: str, model: Model = "drop") -> Cell:
         """The cell of a config, trained if need be."""
         name = cells.hash_of(config)
         found = cells.read(self.folder, name)
-        if found is not None and not (keep_model and not self.model(name).exists()):
+        if found is not None and (model != "need" or self.model(name).exists()):
             return found
         run_folder = self.folder / "runs" / name
         config = config.model_copy(update={"workers": self.workers})
         with self.watch(label, config.rounds) as on_round:
             run = self._train(config, run_folder, on_round)
-        if keep_model:
+        if model != "drop":
             self.model(name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(run_folder / "model.safetensors", self.model(name))
         cell = cells.write(self.folder, run)
@@ -138,12 +139,12 @@ def perform(experiment: Experiment, workshop: Workshop, seeds: Sequence[int]) ->
         check_data(experiment, workshop, configs)
     before = pretraining(experiment, workshop)
     if before is not None:
-        workshop.run(before, "the network that all start from", keep_model=True)
+        workshop.run(before, "the network that all start from", "need")
     found = {}
     for number, (place, config) in enumerate(configs.items(), start=1):
         row, setting = experiment.rows[place.row], experiment.settings[place.setting]
         label = f"{number}/{len(configs)} {row.title}, {setting.title}, seed {place.seed}"
-        found[place] = workshop.run(config, label, experiment.keep_models)
+        found[place] = workshop.run(config, label, experiment.models)
     return Outcome(experiment, tuple(seeds), configs, found, workshop)
 
 

@@ -142,7 +142,7 @@ def _class_ticks(axes: Axes, which: str, classes: Sequence[str], label: str) -> 
         axis.set_tick_params(rotation=90 if which == "x" else 0)
         return
     axis.set_major_locator(MaxNLocator(5, integer=True))
-    axis.set_label_text(f"{label} (number)", fontsize=9.5)
+    axis.set_label_text(f"{label} ({len(classes)} in order)", fontsize=9.5)
 
 
 def _colour_bar(figure: Figure, axes: list[Axes], scale: ScalarMappable, label: str) -> None:
