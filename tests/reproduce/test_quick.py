@@ -64,6 +64,21 @@ def test_the_list_names_all_and_a_plan_trains_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_common_beginning_stands_for_all(publisher, tmp_path, monkeypatch):
+    monkeypatch.setenv("FLR_DATA", str(publisher))
+    call("fig-transition", "--out", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "fig-transition-cifar10-laptop",
+        "fig-transition-cifar100-laptop",
+    }
+
+
+@pytest.mark.parametrize("change", ["seed=2", "workers=3", "nonsense"])
+def test_changes_that_have_an_option_of_their_own_are_refused(change):
+    result = CliRunner().invoke(app, ["reproduce", "fig-tsne", "--plan", "--set", change])
+    assert "--" in str(result.exception)
+
+
 def test_missing_data_are_named_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setenv("FLR_DATA", str(tmp_path / "nowhere"))
     arguments = ["reproduce", "fig-memorization-fedavg", "--quick", "--out", str(tmp_path / "out")]

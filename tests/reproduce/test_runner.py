@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from flr.errors import DataError
 from flr.reproduce import cells, page, runner
-from flr.reproduce.experiment import Experiment, merge
+from flr.reproduce.experiment import QUICK, Experiment, merge
 
 DOCUMENT: dict[str, Any] = {
     "title": "A toy table",
@@ -116,13 +117,12 @@ def test_a_stopped_reproduction_goes_on_without_repeating_a_cell_or_a_round(work
 def test_a_cell_is_stale_when_its_method_has_changed(workshop):
     outcome = runner.perform(toy(), workshop, (1,))
     place, cell = next(item for item in outcome.cells.items() if item[0].row == "flr")
-    assert not cell.stale
+    assert not outcome.stale
     assert set(cell.content["sources"]) == {"flr.methods.flr"}
     path = cells.path_of(workshop.folder, cell.hash)
     path.write_text(path.read_text().replace(cell.content["sources"]["flr.methods.flr"], "0" * 16))
     again = runner.perform(toy(), workshop, (1,))
-    assert again.cells[place].stale
-    assert not again.cells[next(iter(again.cells))].stale
+    assert again.stale == {place}
     written = page.write(again, "flr reproduce toy")
     lines = (written.folder / "table.md").read_text().splitlines()
     assert [line.partition(" |")[0] for line in lines if r"\* |" in line] == ["| FLR"]
@@ -137,7 +137,60 @@ def test_what_cannot_change_a_result_is_not_in_a_cells_name():
     assert cells.hash_of(experiment.config(place, {"train": {"lr": 0.2}})) != plain
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[1, 2]", '{"format": 7, "hash": "x"}'])
+def test_a_cell_from_elsewhere_names_no_code_that_is_then_run(workshop):
+    outcome = runner.perform(toy(), workshop, (1,))
+    place, cell = next(iter(outcome.cells.items()))
+    path = cells.path_of(workshop.folder, cell.hash)
+    path.write_text(path.read_text().replace("flr.methods.fedavg", "antigravity"))
+    assert runner.perform(toy(), workshop, (1,)).stale == {place}
+    assert "antigravity" not in sys.modules
+
+
+def test_other_content_under_the_same_name_is_another_cell(tmp_path):
+    experiment = toy()
+    place = next(experiment.places((1,)))
+    names = set()
+    for folder, content in (("a", b"one"), ("b", b"two")):
+        (tmp_path / folder).mkdir()
+        init = tmp_path / folder / "weights.pth"
+        init.write_bytes(content)
+        names.add(cells.hash_of(experiment.config(place, {"train": {"init": str(init)}})))
+        data = {"name": "npz", "path": str(tmp_path / folder / "data.npz")}
+        names.add(cells.hash_of(experiment.config(place, {"data": data})))
+    assert len(names) == 4
+    human = {"kind": "human", "path": str(tmp_path / "a")}
+    published = [{"data": {"name": "cifar10", "path": p}, "noise": human} for p in ("x", "y")]
+    assert len({cells.hash_of(experiment.config(place, each)) for each in published}) == 1
+
+
+def test_what_was_changed_is_said_and_kept_apart(workshop):
+    changed = runner.Workshop(workshop.folder, {"rounds": 2}, workers=1)
+    written = [
+        page.write(runner.perform(toy(), each, (1,)), "flr reproduce toy")
+        for each in (workshop, changed)
+    ]
+    assert written[0].folder != written[1].folder
+    assert "rounds = 2" in (written[1].folder / "table.md").read_text()
+    assert "rounds = 2" in (written[1].folder / page.INDEX).read_text()
+    assert "Changed" not in (written[0].folder / "table.md").read_text()
+
+
+def test_no_noise_leaves_claims_on_memorization_open(workshop):
+    claim = {"says": "less", "row": "flr", "than": "fedavg", "settings": ["loud"]}
+    claim["value"] = "memorization.server.noisy_memorized"
+    experiment = toy(claims=[claim], settings={"loud": {"noise": {"kind": "none"}}})
+    written = page.write(runner.perform(experiment, workshop, (1,)), "flr reproduce toy")
+    assert [judged.verdict for judged in written.judged] == ["not run"]
+
+
+def test_the_command_line_wins_over_a_quick_run():
+    experiment = Experiment("toy", "laptop", True, DOCUMENT)
+    place = next(experiment.places((1,)))
+    assert experiment.config(place).rounds == QUICK["rounds"]
+    assert experiment.config(place, {"rounds": 2}).rounds == 2
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1, 2]", '{"format": 7, "hash": "x"}', "{}"])
 def test_a_damaged_cell_is_refused_and_not_overwritten(workshop, damage):
     experiment = toy()
     place = next(experiment.places((1,)))
@@ -147,6 +200,16 @@ def test_a_damaged_cell_is_refused_and_not_overwritten(workshop, damage):
     with pytest.raises(DataError, match="Delete the file"):
         runner.perform(experiment, workshop, (1,))
     assert path.read_text() == damage
+
+
+def test_a_model_that_is_needed_again_leaves_the_cell_as_it_is(workshop):
+    outcome = runner.perform(toy(), workshop, (1, 2))
+    files = {cells.path_of(workshop.folder, cell.hash) for cell in outcome.cells.values()}
+    before = {file: file.stat().st_mtime_ns for file in files}
+    runner.perform(toy(models="need"), workshop, (1, 2))
+    assert {file: file.stat().st_mtime_ns for file in files} == before
+    kept = {place.seed for place, c in outcome.cells.items() if workshop.model(c.hash).exists()}
+    assert kept == {1}
 
 
 def test_models_are_kept_where_they_are_needed_and_then_found(workshop):
@@ -170,6 +233,9 @@ def test_pretraining_happens_once_and_all_start_from_it(workshop):
     inits = {cell.content["config"]["train"]["init"] for cell in outcome.cells.values()}
     assert inits == {model.name}
     assert len(list((workshop.folder / "cells").glob("*.json"))) == 7
+    model.unlink()  # cells that came without it are enough
+    runner.perform(experiment, workshop, (1, 2))
+    assert not model.exists()
 
 
 def test_the_table_has_our_numbers_with_the_papers_beside_them(workshop):

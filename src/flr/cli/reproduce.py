@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,6 +19,10 @@ from flr.assemble import OnRound
 from flr.cli.progress import RunProgress
 from flr.config.overrides import apply
 from flr.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flr.reproduce.experiment import Experiment
+    from flr.reproduce.runner import Workshop
 
 console = Console(highlight=False)
 
@@ -53,7 +58,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """One table or figure of the paper: trains what is missing, then writes it."""
-    from flr.reproduce import experiment, page, runner
+    from flr.reproduce import experiment, runner
 
     if listing:
         show_list()
@@ -62,16 +67,27 @@ def reproduce(
         raise typer.BadParameter("give the name of a table or figure, or --list")
     if quick and scale is Scale.PAPER:
         raise typer.BadParameter("--quick is for --scale laptop; the paper's runs cannot be short")
-    found = experiment.load(name, scale.value, quick)
     above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
     workshop = runner.Workshop(out, above, workers, watched)
-    chosen = found.seeds if seeds is None else numbers(seeds)
-    if plan:
-        show_plan(found, workshop, chosen)
-        return
-    outcome = runner.perform(found, workshop, chosen)
-    written = page.write(outcome, " ".join(["flr", *sys.argv[1:]]))
-    show(written, outcome)
+    for found in experiment.load_all(name, scale.value, quick):
+        chosen = found.seeds if seeds is None else numbers(seeds)
+        if plan:
+            show_plan(found, workshop, chosen)
+        else:
+            make(found, workshop, chosen)
+
+
+def make(found: Experiment, workshop: Workshop, seeds: tuple[int, ...]) -> None:
+    """Trains what is missing, writes everything and says where it is."""
+    from flr.reproduce import page, runner
+
+    outcome = runner.perform(found, workshop, seeds)
+    written = page.write(outcome, shlex.join(["flr", *sys.argv[1:]]))
+    for judged in written.judged:
+        setting = found.settings[judged.setting].title
+        console.print(f"{judged.verdict}: {judged.claim.says} ({setting})", soft_wrap=True)
+    for path in written.files:
+        console.print(str(path), soft_wrap=True, markup=False)
 
 
 @contextmanager
@@ -101,6 +117,10 @@ def tree_of(changes: list[str]) -> dict[str, Any]:
     problems = apply(tree, {}, changes)
     if problems:
         raise ConfigError(" ".join(problem.text for problem in problems))
+    for name in ("seed", "workers"):
+        if name in tree:
+            option = f"--{name}s" if name == "seed" else f"--{name}"
+            raise ConfigError(f"Expected {option} for the {name}, got --set {name}. Use {option}.")
     return tree
 
 
@@ -118,39 +138,27 @@ def show_list() -> None:
     console.print(table)
 
 
-def show_plan(found: Any, workshop: Any, seeds: tuple[int, ...]) -> None:
+def show_plan(found: Experiment, workshop: Workshop, seeds: tuple[int, ...]) -> None:
     """Runs and hours."""
     from flr.reproduce import cells, estimate, runner
 
-    configs = runner.plan(found, workshop, seeds)
-    before = runner.pretraining(found, workshop)
-    unique = {cells.hash_of(config): config for config in configs.values()}
-    if before is not None:
-        unique[cells.hash_of(before)] = before
-    todo = {k: c for k, c in unique.items() if cells.read(workshop.folder, k) is None}
     console.print(f"{found.name} ({found.scale}): {found.title}", style="bold", soft_wrap=True)
     for setting in found.settings.values():
-        rows = [r.title for r in found.rows.values() if not r.only or setting.key in r.only]
-        console.print(f"  {setting.title}: {', '.join(rows) or 'nothing is trained'}")
-    hours = estimate.hours(todo.values(), workshop.folder, workshop.workers)
+        rows = ", ".join(row.title for row in found.rows_in(setting.key))
+        console.print(f"  {setting.title}: {rows or 'nothing is trained'}", soft_wrap=True)
+    todo = runner.missing(found, workshop, seeds)
+    every = {cells.hash_of(config) for config in runner.plan(found, workshop, seeds).values()}
+    every |= todo.keys()
+    hours = estimate.hours((c for _, c, _ in todo.values()), workshop.folder, workshop.workers)
     console.print(
-        f"{len(unique)} runs with seeds {', '.join(map(str, seeds))}, {len(unique) - len(todo)} "
-        f"finished; about {hours:.1f} hours for the rest on this machine "
-        f"({os.cpu_count()} cores, {workshop.workers} workers).",
+        f"{len(every)} runs with seeds {', '.join(map(str, seeds))}, {len(every) - len(todo)} "
+        f"finished; about {hours:.1f} hours for the rest with {workshop.workers} workers "
+        f"({os.cpu_count()} cores here).",
         soft_wrap=True,
     )
     console.print(
-        "Hours are those of like runs that were timed, else of the training steps alone: methods "
-        "with extra passes take up to three times as long.",
+        "Hours are those of like runs, wherever they were timed, else of training steps timed now: "
+        "methods with extra passes take up to three times as long.",
         style="dim",
         soft_wrap=True,
     )
-
-
-def show(written: Any, outcome: Any) -> None:
-    """Where everything is, and the verdicts."""
-    for judged in written.judged:
-        setting = outcome.experiment.settings[judged.setting].title
-        console.print(f"{judged.verdict}: {judged.claim.says} ({setting})", soft_wrap=True)
-    for path in written.files:
-        console.print(str(path), soft_wrap=True, markup=False)

@@ -249,8 +249,12 @@ def _class_names(packing: Packing, folder: Path, *, binary: bool) -> tuple[str, 
     if not isinstance(names, list) or len(names) != classes:
         got = f"{len(names)}" if isinstance(names, list) else _kind(names)
         raise DataError(f"{file}: expected {classes} class names; got {got}. Get the file again.")
-    plain = [name.decode("latin1") if isinstance(name, bytes) else str(name) for name in names]
-    return checks.class_list(plain, str(file))
+    other = [name for name in names if not pickles.is_text(name)]
+    if other:
+        raise DataError(
+            f"{file}: expected class names as text; got {_kind(other[0])}. Get the file again."
+        )
+    return checks.class_list([pickles.text(name) for name in names], str(file))
 
 
 def _groups(labels: Array) -> list[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from flr.data import files, places
+from flr.data import files, pickles, places
 from flr.data.checks import Array
 from flr.data.split import Indices
 from flr.errors import DataError
@@ -44,7 +45,11 @@ _BROKEN = (
     TypeError,
     AttributeError,
     MemoryError,
+    ArithmeticError,
+    AssertionError,
+    struct.error,
     pickle.UnpicklingError,
+    pickles.RefusedError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -116,10 +121,14 @@ def _read_npz(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _read_pt(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Through torch's restricted unpickler, which is told of NumPy's integer arrays only."""
+    """Through torch's restricted unpickler, which gets stand-ins for NumPy's names.
+
+    NumPy's own types would believe what a file says of their layout and read past the content.
+    """
     files.require(file, "a label file")
     try:
-        with torch.serialization.safe_globals(_numpy_globals()):
+        allowed: list[Any] = [(stand_in, name) for name, stand_in in pickles.NUMPY.items()]
+        with torch.serialization.safe_globals(allowed):
             found = torch.load(file, map_location="cpu", weights_only=True)
     except _BROKEN as error:
         raise _unreadable(file, error) from None
@@ -128,24 +137,20 @@ def _read_pt(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
             f"Expected a dictionary of arrays at {file}; got {type(found).__name__}. Get the file "
             "again from its publisher."
         )
-    return {key: found[key] for key in keys if key in found}
+    return {key: _array(file, found[key]) for key in keys if key in found}
 
 
-def _numpy_globals() -> list[Any]:
-    """What an integer array needs, under the names of NumPy before and since 2.0."""
-    reconstruct = np.empty(0).__reduce__()[0]
-    modules = ("numpy.core.multiarray", "numpy._core.multiarray")
-    return [
-        *((reconstruct, f"{module}._reconstruct") for module in modules),
-        (np.ndarray, "numpy.ndarray"),
-        (np.dtype, "numpy.dtype"),
-        type(np.dtype(np.int64)),
-    ]
+def _array(file: Path, value: Any) -> Any:
+    if isinstance(value, pickles.StandInArray):
+        return value.array
+    try:
+        return value.numpy() if isinstance(value, torch.Tensor) else value
+    except _BROKEN as error:  # tensors without content, or with another layout
+        raise _unreadable(file, error) from None
 
 
 def _labels(file: Path, key: str, arrays: Mapping[str, Any], which: Which) -> Indices:
-    values = arrays.get(key)
-    array: Array | None = values.numpy() if isinstance(values, torch.Tensor) else values
+    array: Array | None = arrays.get(key)
     if not (isinstance(array, np.ndarray) and array.dtype.kind in "iu" and array.ndim == 1):
         raise DataError(
             f'{file}: expected an array of whole numbers "{key}", for labels = "{which}"; got '
@@ -163,7 +168,9 @@ def _labels(file: Path, key: str, arrays: Mapping[str, Any], which: Which) -> In
 
 def _unreadable(file: Path, error: Exception) -> DataError:
     reason = f"{type(error).__name__}: {error}"[:200]
-    if isinstance(error, pickle.UnpicklingError):  # torch's own words advise to trust the file
+    if isinstance(error, pickles.RefusedError):
+        reason = f"it asks for {error}"
+    elif isinstance(error, pickle.UnpicklingError):  # torch's own words advise to trust the file
         asked = re.search(r"GLOBAL (\S+)", str(error))
         reason = f"it asks for {asked[1]}" if asked else "it is damaged or holds something else"
     return DataError(

@@ -9,12 +9,12 @@ from __future__ import annotations
 import io
 import math
 import pickle
-import pickletools
 import re
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeGuard
 
 import numpy as np
 
@@ -42,9 +42,8 @@ def read_dict(path: Path) -> dict[str, Any]:
     files.require(path, "a pickle")
     try:
         content = path.read_bytes()
-        _refuse_wide_memo(content)
         found = _Unpickler(io.BytesIO(content), encoding="latin1").load()
-    except _RefusedError as error:
+    except RefusedError as error:
         raise DataError(
             f"Expected a pickle of plain values and numeric arrays at {path}; it asks for "
             f"{error}, which such data do not need. Nothing of it was run. Get the file "
@@ -62,110 +61,158 @@ def read_dict(path: Path) -> dict[str, Any]:
             f"Expected a pickled dictionary at {path}; got {type(found).__name__}. Get the file "
             "again from its publisher."
         )
-    return {_text(key): _plain(value) for key, value in found.items()}
+    return {text(key): _plain(value) for key, value in found.items()}
 
 
-def _refuse_wide_memo(content: bytes) -> None:
-    """Refuses to number values beyond the file's length: twelve bytes could ask for 64 GB.
-
-    Python makes a table up to the largest number. Here the file is only cut into instructions.
-    """
-    for instruction, argument, _ in pickletools.genops(content):
-        if instruction.name.endswith("PUT") and int(argument or 0) > len(content):
-            raise _RefusedError(f"place {argument:,} of its memory")
-
-
-class _RefusedError(Exception):
+class RefusedError(Exception):
     """Says what a pickle asked for."""
 
 
-class _Unpickler(pickle.Unpickler):
-    """Knows four names, as Python 2 and 3 and NumPy before and since 2.0 write them."""
+class _Unpickler(pickle._Unpickler):
+    """Knows four names, as Python 2 and 3 and NumPy before and since 2.0 write them.
+
+    Python's slower unpickler, whose instructions can be changed: a key of nested tuples must be
+    refused before it is hashed, which could take for ever or overflow the stack. For the same
+    reason there are no sets. A byte array is made before its bytes are there, however long it says
+    that it is.
+    """
+
+    stack: list[Any]
+    pop_mark: Callable[[], list[Any]]
 
     def find_class(self, module: str, name: str) -> Any:
         """A new stand-in each time, so that a file can change none for the next."""
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            module = "numpy"
-        maker = _STAND_INS.get((module, name))
-        if maker is None:
-            raise _RefusedError(f"{module}.{name}"[:200])
-        return maker()
+        stand_in = _STAND_INS.get(f"{module}.{name}")
+        if stand_in is None:
+            raise RefusedError(f"{module}.{name}"[:200])
+        return _Named(stand_in)
 
     def persistent_load(self, identity: Any) -> Any:
         """Objects from outside of the file."""
-        raise _RefusedError("an object that is not in the file")
+        raise RefusedError("an object that is not in the file")
+
+    def _set_item(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._fill([key, value])
+
+    def _set_items(self) -> None:
+        self._fill(self.pop_mark())
+
+    def _make_dict(self) -> None:
+        items = self.pop_mark()
+        self.stack.append({})
+        self._fill(items)
+
+    def _fill(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not dict:
+            raise pickle.UnpicklingError("it sets entries of something that is no dictionary")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if not is_text(key):
+                raise RefusedError("a key that is no text")
+            target[key] = value
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **{
+            code: run
+            for code, run in pickle._Unpickler.dispatch.items()
+            if code
+            not in b"".join(
+                (pickle.EMPTY_SET, pickle.FROZENSET, pickle.ADDITEMS, pickle.BYTEARRAY8)
+            )
+        },
+        pickle.SETITEM[0]: _set_item,
+        pickle.SETITEMS[0]: _set_items,
+        pickle.DICT[0]: _make_dict,
+    }
 
 
 @dataclass(slots=True)
-class _Type:
-    """numpy.ndarray, which only says what is to be reconstructed."""
+class _Named:
+    """What a name leads to: it can be called, and no more."""
 
+    target: Callable[..., Any]
 
-@dataclass(slots=True)
-class _Dtype:
-    """numpy.dtype: called with a type's name it is that type."""
-
-    name: str = ""
-    order: str = "="
-
-    def __call__(self, name: Any, *_: Any) -> _Dtype:
-        """Numbers and truth values only, never objects."""
-        if not (isinstance(name, str) and re.fullmatch(r"b1|[iu][1248]|f[248]", name)):
-            raise _RefusedError(f"an array of type {name!r}"[:200])
-        return _Dtype(name)
+    def __call__(self, *arguments: Any) -> Any:
+        return self.target(*arguments)
 
     def __setstate__(self, state: Any) -> None:
+        raise RefusedError("another state of what it names")
+
+
+class StandInDtype:
+    """numpy.dtype: called with a type's name it is that type."""
+
+    def __init__(self, name: Any, *_: Any) -> None:
+        """Numbers and truth values only, never objects."""
+        if not isinstance(name, str):
+            raise RefusedError("an array of a type without a name")
+        if not re.fullmatch(r"b1|[iu][1248]|f[248]", name):
+            raise RefusedError(f"an array of type {name[:50]}")
+        self.real = np.dtype(name)
+
+    def __setstate__(self, state: Any) -> None:
+        """Only the order of bytes: parts, fields, sizes and flags could lead past the content."""
         _version, order, *rest = state
-        if order not in ("|", "<", ">", "=") or any(isinstance(part, tuple) for part in rest):
-            raise _RefusedError("an array of records")
-        self.order = order
+        if order not in ("|", "<", ">", "=") or rest != [None, None, None, -1, -1, 0]:
+            raise RefusedError("an array of records or of an unusual type")
+        self.real = self.real.newbyteorder(order)
 
 
-@dataclass(slots=True)
-class _Reconstruct:
-    """numpy's `_reconstruct`: makes an array that gets its content later."""
+class StandInArray:
+    """numpy.ndarray: an array as soon as its state has come, if that fits together."""
 
-    def __call__(self, *_: Any) -> _Unfinished:
-        return _Unfinished()
-
-
-@dataclass(slots=True)
-class _Unfinished:
-    """An array, as soon as its state has come."""
-
-    array: Array | None = field(default=None)
+    array: Array | None = None
 
     def __setstate__(self, state: Any) -> None:
         _version, shape, dtype, columns_first, content = state
         raw = content.encode("latin1") if isinstance(content, str) else content
-        kind = np.dtype(dtype.name).newbyteorder(dtype.order)
-        if not isinstance(raw, bytes) or len(raw) != math.prod(shape) * kind.itemsize:
+        if not (isinstance(raw, bytes) and isinstance(dtype, StandInDtype) and _is_shape(shape)):
+            raise ValueError("an array without a shape, a type or its bytes")
+        if len(raw) != math.prod(shape) * dtype.real.itemsize:
             raise ValueError(f"an array of shape {shape} has the wrong number of bytes")
-        order: Literal["C", "F"] = "F" if columns_first else "C"
-        self.array = np.frombuffer(raw, dtype=kind).reshape(shape, order=order)
+        order: Literal["C", "F"] = "F" if columns_first is True else "C"
+        self.array = np.frombuffer(raw, dtype=dtype.real).reshape(shape, order=order)
 
 
-@dataclass(slots=True)
-class _Encode:
+def _is_shape(shape: Any) -> bool:
+    return (
+        isinstance(shape, tuple)
+        and len(shape) <= 32
+        and all(type(size) is int and 0 <= size < 2**48 for size in shape)
+    )
+
+
+def _reconstruct(*_: Any) -> StandInArray:
+    """numpy's `_reconstruct`: makes an array that gets its content later."""
+    return StandInArray()
+
+
+def _encode(text: Any, encoding: Any) -> bytes:
     """`_codecs.encode`, by which Python 3 writes bytes for Python 2."""
-
-    def __call__(self, text: Any, encoding: Any) -> bytes:
-        if not isinstance(text, str) or encoding != "latin1":
-            raise _RefusedError("a text in another encoding than latin1")
-        return text.encode("latin1")
+    if not isinstance(text, str) or encoding != "latin1":
+        raise RefusedError("a text in another encoding than latin1")
+    return text.encode("latin1")
 
 
-_STAND_INS = {
-    ("numpy", "ndarray"): _Type,
-    ("numpy", "dtype"): _Dtype,
-    ("numpy", "_reconstruct"): _Reconstruct,
-    ("_codecs", "encode"): _Encode,
+NUMPY: Mapping[str, Callable[..., Any]] = {
+    "numpy.ndarray": StandInArray,
+    "numpy.dtype": StandInDtype,
+    "numpy.core.multiarray._reconstruct": _reconstruct,
+    "numpy._core.multiarray._reconstruct": _reconstruct,
 }
+_STAND_INS = {**NUMPY, "_codecs.encode": _encode}
 
 
-def _text(value: Any) -> str:
-    return value.decode("latin1") if isinstance(value, bytes) else str(value)
+def is_text(value: Any) -> TypeGuard[str | bytes]:
+    """Nothing else may be turned into text: that of nested lists could fill the memory."""
+    return isinstance(value, str | bytes)
+
+
+def text(value: str | bytes) -> str:
+    """Text, also if Python 2 wrote it as bytes."""
+    return value.decode("latin1") if isinstance(value, bytes) else value
 
 
 def _plain(value: Any) -> Any:
-    return value.array if isinstance(value, _Unfinished) else value
+    return value.array if isinstance(value, StandInArray) else value

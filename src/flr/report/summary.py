@@ -77,7 +77,7 @@ def load(folder: Path) -> dict[str, Any]:
             f"Expected the summary of a run in {path}; it cannot be read ({error}). "
             f"Write it again: flr resume {folder}"
         ) from error
-    if not _complete(summary):
+    if not complete(summary):
         raise DataError(
             f"Expected a summary as flr writes it in {path}; parts of it are missing or of another "
             f"kind. Write it again: flr resume {folder}"
@@ -85,7 +85,7 @@ def load(folder: Path) -> dict[str, Any]:
     return summary
 
 
-def _complete(summary: dict[str, Any]) -> bool:
+def complete(summary: dict[str, Any]) -> bool:
     """Whether every number that reports read is there."""
     try:
         numbers = [summary["accuracy"][key] for key in ("best", "best_round", "last", "last10")]

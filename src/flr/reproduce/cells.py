@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,19 +23,22 @@ from typing import Any
 
 import torch
 
+from flr import registry
 from flr.arrays import canonical_json, write_atomically
-from flr.config import Config
+from flr.config import Choice, Config
 from flr.contract import Method
 from flr.errors import DataError
 from flr.inside import Around
+from flr.report import summary
 from flr.report.memorization import KEYS
+from flr.report.summary import SIDES
 from flr.session import Run
 from flr.stack import parts_of
 
 FORMAT = 1
 LARGEST = 20_000  # bytes
+MODELS = "models"  # where models of cells are kept, named like them
 _POINTS = {"accuracy": 200, "memorization": 40}  # kept, evenly spread from first to last
-_SIDES = ("server", "client", "client_noisy")
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,12 @@ class Cell:
         return found
 
     @property
-    def stale(self) -> bool:
-        """Whether a method's file has changed since, so that a new run might differ."""
-        then: Mapping[str, str] = self.content["sources"]
-        return any(_source(module) != digest for module, digest in then.items())
-
-    @property
     def curve(self) -> list[dict[str, Any]]:
         """Lines like those of metrics.jsonl."""
         lines: dict[int, dict[str, Any]] = {}
         for number, value in self.content["curve"]["accuracy"]:
             lines.setdefault(number, {"round": number})["accuracy"] = value
-        for side in _SIDES:
+        for side in SIDES:
             for number, *values in self.content["curve"][side]:
                 line = lines.setdefault(number, {"round": number})
                 line.setdefault("memorization", {})[side] = dict(zip(KEYS, values, strict=True))
@@ -74,11 +72,35 @@ def identity(config: Config) -> dict[str, Any]:
     for name in ("workers", "checkpoint_every", "trackers", "min_replies"):
         tree.pop(name, None)
     tree["train"].pop("device", None)
-    for section in ("data", "noise"):
-        tree.get(section, {}).pop("path", None)
-    if "init" in tree["train"]:  # a file that is named after its own content
-        tree["train"]["init"] = Path(tree["train"]["init"]).name
+    for kind, choice in (("data", config.data.source), ("noise", config.noise)):
+        if _published(choice):
+            tree.get(kind, {}).pop("path", None)
+    if config.train.init is not None:
+        tree["train"]["init"] = _content(config.train.init)
     return tree
+
+
+def _published(choice: Choice) -> bool:
+    """Whether the files are the same wherever they lie: then they can be found without a path."""
+    factory = registry.get(choice.kind, choice.name).factory
+    path = inspect.signature(factory).parameters.get("path")
+    return path is not None and path.default is None
+
+
+def _content(path: Path) -> str:
+    """A model of a cell by its name, which says how it was trained; any other file by its bytes."""
+    if path.parent.name == MODELS and re.fullmatch(r"[0-9a-f]{16}", path.stem):
+        return path.name
+    if not path.is_file():  # said when the run begins
+        return str(path)
+    found = path.stat()
+    return _digest(path, found.st_mtime_ns, found.st_size)
+
+
+@cache
+def _digest(path: Path, _changed: int, _size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_of(config: Config) -> str:
@@ -95,21 +117,28 @@ def read(folder: Path, name: str) -> Cell | None:
     """A finished cell, or None where there is none yet."""
     path = path_of(folder, name)
     try:
-        content = json.loads(path.read_bytes())
-        fits = content["format"] == FORMAT and content["hash"] == name
+        cell = Cell(name, json.loads(path.read_bytes()))
+        fits = (cell.content["format"], cell.content["hash"]) == (FORMAT, name)
+        noise = {"per_client": None, **cell.summary["noise"]}
+        complete = fits and cell.curve and summary.complete({**cell.summary, "noise": noise})
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"Expected a cell written by flr at {path}; it cannot be read ({error}). "
             "Delete the file to train it again, or take another copy."
         ) from None
-    if not fits:
+    if not complete:
         raise DataError(
-            f"Expected cell {name} of format {FORMAT} at {path}; it is another one. "
-            "Delete the file to train it again."
+            f"Expected the whole cell {name} of format {FORMAT} at {path}; it is another one or "
+            "lacks parts. Delete the file to train it again, or take another copy."
         )
-    return Cell(name, content)
+    return cell
+
+
+def stale(cell: Cell, config: Config) -> bool:
+    """Whether a file of the method has changed since, so that a new run might differ."""
+    return bool(cell.content.get("sources") != sources(config))
 
 
 def write(folder: Path, run: Run) -> Cell:
@@ -123,7 +152,7 @@ def write(folder: Path, run: Run) -> Cell:
         "summary": _short(run.summary),
         "curve": _curve(run.metrics),
         "revision": revision(),
-        "sources": {m: _source(m) for m in _modules(run.config.build_method())},
+        "sources": sources(run.config),
         "torch": torch.__version__,
         "made": datetime.now(UTC).date().isoformat(),
     }
@@ -137,9 +166,9 @@ def write(folder: Path, run: Run) -> Cell:
     return Cell(name, json.loads(text))
 
 
-def _short(summary: Mapping[str, Any]) -> dict[str, Any]:
-    noise = {key: value for key, value in summary["noise"].items() if key != "per_client"}
-    rounded: dict[str, Any] = _rounded({**summary, "noise": noise})
+def _short(whole: Mapping[str, Any]) -> dict[str, Any]:
+    noise = {key: value for key, value in whole["noise"].items() if key != "per_client"}
+    rounded: dict[str, Any] = _rounded({**whole, "noise": noise})
     return rounded
 
 
@@ -147,7 +176,7 @@ def _curve(metrics: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
     tested = _thinned([m for m in metrics if m.get("accuracy") is not None], "accuracy")
     curve = {"accuracy": [[m["round"], m["accuracy"]] for m in tested]}
     measured = _thinned([m for m in metrics if "memorization" in m], "memorization")
-    for side in _SIDES:
+    for side in SIDES:
         curve[side] = [
             [m["round"], *(m["memorization"][side][key] for key in KEYS)] for m in measured
         ]
@@ -172,6 +201,11 @@ def _rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
+def sources(config: Config) -> dict[str, str]:
+    """A digest of each file of the method."""
+    return {module: _source(module) for module in _modules(config.build_method())}
+
+
 def _modules(method: Method) -> list[str]:
     """The modules of a method, of its parts, and of those inside another."""
     found = set()
@@ -192,8 +226,10 @@ def _source(module: str) -> str:
 @cache
 def revision() -> str:
     """The commit of a checkout, with a plus where files differ from it; else the version."""
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
+    root = Path(__file__).parents[3]
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
+    if not (root / ".git").exists():  # installed, perhaps below somebody else's repository
+        return version("flr")
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):

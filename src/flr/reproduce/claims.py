@@ -45,10 +45,9 @@ def judge(claim: Claim, settings: Sequence[str], look: Look) -> list[Judged]:
     judged = []
     for setting in claim.settings or settings:
         ours, theirs = look(claim.row, setting), look(claim.than, setting)
-        pairs = [
-            _at(ours[s], claim.value) - _at(theirs[s], claim.value) for s in ours if s in theirs
-        ]
-        difference = estimate(pairs)
+        seeds = [seed for seed in ours if seed in theirs]
+        pairs = [(_at(ours[seed], claim.value), _at(theirs[seed], claim.value)) for seed in seeds]
+        difference = estimate(a - b for a, b in pairs if a is not None and b is not None)
         judged.append(Judged(claim, setting, difference, verdict(claim, difference)))
     return judged
 
@@ -73,8 +72,9 @@ def verdict(claim: Claim, difference: Estimate) -> Verdict:
     return "contradicted" if -beyond > half else "leans against"
 
 
-def _at(summary: Mapping[str, Any], path: str) -> float:
+def _at(summary: Mapping[str, Any], path: str) -> float | None:
+    """None where it was not measured, as where no label is wrong."""
     value: Any = summary
     for key in path.split("."):
         value = value[key]
-    return float(value)
+    return None if value is None else float(value)

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 from flr.assemble import threads
 from flr.config import Config
+from flr.errors import DataError
 from flr.reproduce import cells
 
 _STEPS = 5
@@ -43,7 +44,10 @@ def timed(folder: Path) -> dict[str, list[float]]:
     """Seconds of finished cells, by all that decides how long they take."""
     found: dict[str, list[float]] = {}
     for path in sorted((folder / "cells").glob("*.json")):
-        cell = cells.read(folder, path.stem)
+        try:
+            cell = cells.read(folder, path.stem)
+        except DataError:  # said when it is needed
+            continue
         if cell is not None:
             key = json.dumps(_like(cell.content["config"]), sort_keys=True)
             found.setdefault(key, []).append(float(cell.summary["seconds"]))

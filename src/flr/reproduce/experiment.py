@@ -33,6 +33,7 @@ from flr.registry import unknown
 from flr.reproduce.claims import Claim
 
 Scale = Literal["laptop", "paper"]
+Models = Literal["drop", "keep", "need"]  # a needed one is trained again if it is not there
 
 # a run of seconds that meets every part of the code, FedCorr's stages included; its numbers mean
 # nothing
@@ -95,9 +96,9 @@ class Experiment:
         return str(self.document.get("caveat", ""))
 
     @property
-    def models(self) -> Literal["drop", "keep", "need"]:
+    def models(self) -> Models:
         """What becomes of the trained models: another experiment may need what this one keeps."""
-        found: Literal["drop", "keep", "need"] = self.document.get("models", "drop")
+        found: Models = self.document.get("models", "drop")
         return found
 
     @property
@@ -124,30 +125,34 @@ class Experiment:
         """The paper's numbers for a cell: a mean, [mean, deviation], a longer list, or None."""
         return self.document.get("paper", {}).get(row, {}).get(setting)
 
+    def rows_in(self, setting: str) -> list[Part]:
+        """The rows that are run in a setting."""
+        return [row for row in self.rows.values() if not row.only or setting in row.only]
+
     def places(self, seeds: tuple[int, ...]) -> Iterator[Place]:
         """All runs, seed after seed, so that an early stop leaves a smaller whole."""
         for seed in seeds:
             for setting in self.settings:
-                for row in self.rows.values():
-                    if not row.only or setting in row.only:
-                        yield Place(row.key, setting, seed)
+                for row in self.rows_in(setting):
+                    yield Place(row.key, setting, seed)
 
     def config(self, place: Place, above: Mapping[str, Any] | None = None) -> Config:
         """The resolved config of a run; `above` wins over everything."""
         layers = [self.settings[place.setting].config]
         if place.row:  # what is only looked at before training has no row
             layers.append(self.rows[place.row].config)
-        return self.resolve(place.seed, *layers, above or {})
+        return self.resolve(place.seed, *layers, above=above)
 
-    def resolve(self, seed: int, *layers: Mapping[str, Any]) -> Config:
+    def resolve(
+        self, seed: int, *layers: Mapping[str, Any], above: Mapping[str, Any] | None = None
+    ) -> Config:
         """A config from the preset and what is laid over it."""
         tree: dict[str, Any] = dict(self.document.get("config", {}))
         if "preset" in self.document:
             tree["preset"] = self.document["preset"]
-        for layer in layers:
+        quick = QUICK if self.quick and self.rows else {}  # what is only looked at takes no time
+        for layer in (*layers, quick, above or {}):
             tree = merge(tree, layer)
-        if self.quick and self.rows:  # what is only looked at takes no time
-            tree = merge(tree, QUICK)
         return configs.parse(tree | {"seed": seed}, source=f"{self.name} ({self.scale})")
 
     @property
@@ -161,6 +166,14 @@ def names() -> list[str]:
     """All experiments."""
     folder = resources.files("flr").joinpath("experiments")
     return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith("toml"))
+
+
+def load_all(name: str, scale: Scale = "laptop", quick: bool = False) -> list[Experiment]:
+    """The experiment of that name, or all whose names begin so: "fig-partitions" is two."""
+    parts = [found for found in names() if found.startswith(f"{name}-")]
+    if name in names() or not parts:
+        return [load(name, scale, quick)]
+    return [load(part, scale, quick) for part in parts]
 
 
 def load(name: str, scale: Scale = "laptop", quick: bool = False) -> Experiment:

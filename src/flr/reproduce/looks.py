@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from flr import session
 from flr.client import saved
 from flr.client.models import embed
-from flr.config import Config
-from flr.data import sources
 from flr.data.dataset import Dataset
 from flr.report.figures import Embedded, tsne
 from flr.reproduce.experiment import Place
 from flr.reproduce.grids import Grid
-from flr.reproduce.runner import Outcome, Workshop
+from flr.reproduce.runner import Outcome
 from flr.scenario import maps
 from flr.scenario.oracle import Oracle
 from flr.scenario.scenario import Scenario
@@ -97,7 +94,7 @@ def embedded(outcome: Outcome) -> tuple[list[Embedded], tuple[str, ...]]:
     classes: tuple[str, ...] = ()
     for row in experiment.rows.values():
         place = Place(row.key, setting, seed)
-        dataset, scenario = _built(outcome.workshop, outcome.configs[place])
+        dataset, scenario = outcome.workshop.scenario(outcome.configs[place])
         classes = dataset.classes
         step = max(1, len(scenario.index) // SAMPLES)
         chosen, given = scenario.index[::step][:SAMPLES], scenario.labels[::step][:SAMPLES]
@@ -115,9 +112,4 @@ def embedded(outcome: Outcome) -> tuple[list[Embedded], tuple[str, ...]]:
 def _scenario(outcome: Outcome, setting: str) -> tuple[Dataset, Scenario]:
     place = Place("", setting, outcome.seeds[0])
     config = outcome.experiment.config(place, outcome.workshop.changes)
-    return _built(outcome.workshop, config)
-
-
-def _built(workshop: Workshop, config: Config) -> tuple[Dataset, Scenario]:
-    dataset = sources.subset(workshop.dataset(config), config.data.train, config.data.test)
-    return dataset, session.load_scenario(config, dataset)
+    return outcome.workshop.scenario(config)

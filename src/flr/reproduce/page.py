@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +28,7 @@ class Written:
 def write(outcome: Outcome, command: str) -> Written:
     """Table, picture and page of an experiment; `command` gives them again."""
     experiment = outcome.experiment
-    quick = "-quick" if experiment.quick else ""
-    folder = outcome.workshop.folder / f"{experiment.name}-{experiment.scale}{quick}"
+    folder = outcome.workshop.folder / name_of(outcome)
     shown = shows.show(outcome)
     files: list[Path] = []
     if shown.grid is not None:
@@ -44,17 +44,27 @@ def write(outcome: Outcome, command: str) -> Written:
         "reproduction.html",
         title=experiment.title,
         experiment=experiment,
-        seeds=outcome.seeds,
+        seeds=outcome.seeds if outcome.cells else (),
         grid=shown.grid,
         all=tables.everything(outcome) if outcome.cells else None,
         picture=html.picture(folder / "figure.png"),
         judged=[(found, words(outcome, found)) for found in judged],
         revisions=sorted({str(cell.content["revision"]) for cell in outcome.cells.values()}),
         revision=revision(),
-        stale=sum(cell.stale for cell in outcome.cells.values()),
+        changes=outcome.changes,
+        stale=len(outcome.stale),
         command=command,
     )
     return Written(folder, (*files, folder / INDEX), tuple(judged))
+
+
+def name_of(outcome: Outcome) -> str:
+    """The folder of a table or figure; changed runs have one of their own."""
+    experiment = outcome.experiment
+    name = f"{experiment.name}-{experiment.scale}" + ("-quick" if experiment.quick else "")
+    if not outcome.changes:
+        return name
+    return f"{name}-changed-{hashlib.sha256(outcome.changes.encode()).hexdigest()[:8]}"
 
 
 def verdicts(outcome: Outcome) -> list[Judged]:

@@ -8,19 +8,20 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from flr import session
-from flr.arrays import canonical_json
+from flr.arrays import canonical_json, write_atomically
 from flr.assemble import OnRound
 from flr.config import Config
+from flr.data import sources
 from flr.data.dataset import Dataset
-from flr.errors import DataError
+from flr.errors import FlrError
 from flr.reproduce import cells
 from flr.reproduce.cells import Cell
-from flr.reproduce.experiment import Experiment, Place
+from flr.reproduce.experiment import Experiment, Models, Place, merge
+from flr.scenario.scenario import Scenario
 
-Model = Literal["drop", "keep", "need"]  # a needed one is trained again if it is not there
 Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
 
 
@@ -39,22 +40,36 @@ class Workshop:
     workers: int = 2
     watch: Watch = unwatched
 
-    def run(self, config: Config, label: str, model: Model = "drop") -> Cell:
+    def run(self, config: Config, label: str, models: Models = "drop") -> Cell:
         """The cell of a config, trained if need be."""
+        if self.has(config, models):
+            return self.cell(config)
         name = cells.hash_of(config)
-        found = cells.read(self.folder, name)
-        if found is not None and (model != "need" or self.model(name).exists()):
-            return found
-        run_folder = self.folder / "runs" / name
+        run_folder, done = self.folder / "runs" / name, self.folder / "runs" / f".done-{name}"
         config = config.model_copy(update={"workers": self.workers})
         with self.watch(label, config.rounds) as on_round:
             run = self._train(config, run_folder, on_round)
-        if model != "drop":
-            self.model(name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(run_folder / "model.safetensors", self.model(name))
-        cell = cells.write(self.folder, run)
-        shutil.rmtree(run_folder)  # last: until then a stop costs nothing
-        return cell
+        if models != "drop":
+            write_atomically(self.model(name), (run_folder / "model.safetensors").read_bytes())
+        if cells.read(self.folder, name) is None:  # one that came from elsewhere stays
+            cells.write(self.folder, run)
+        shutil.rmtree(done, ignore_errors=True)  # of a stop in the middle of the next two lines
+        run_folder.rename(done)  # last: until then a stop costs nothing
+        shutil.rmtree(done)
+        return self.cell(config)
+
+    def has(self, config: Config, models: Models = "drop") -> bool:
+        """Whether nothing has to be trained."""
+        name = cells.hash_of(config)
+        there = models != "need" or self.model(name).exists()
+        return there and cells.read(self.folder, name) is not None
+
+    def cell(self, config: Config) -> Cell:
+        """A cell that is there."""
+        found = cells.read(self.folder, cells.hash_of(config))
+        if found is None:
+            raise LookupError(f"no cell of {config.label}, seed {config.seed}")
+        return found
 
     def _train(self, config: Config, folder: Path, on_round: OnRound | None) -> session.Run:
         data = self.dataset(config)
@@ -75,9 +90,14 @@ class Workshop:
     def _datasets(self) -> dict[str, Dataset]:
         return {}
 
+    def scenario(self, config: Config) -> tuple[Dataset, Scenario]:
+        """The samples and labels of a run."""
+        dataset = sources.subset(self.dataset(config), config.data.train, config.data.test)
+        return dataset, session.load_scenario(config, dataset)
+
     def model(self, name: str) -> Path:
         """Where the model of a cell lies, if it was kept."""
-        return self.folder / "models" / f"{name}.safetensors"
+        return self.folder / cells.MODELS / f"{name}.safetensors"
 
 
 @dataclass(frozen=True)
@@ -113,46 +133,93 @@ class Outcome:
         """The curves of one place, for each seed."""
         return [cell.curve for cell in self.at(row, setting).values()]
 
+    @cached_property
+    def stale(self) -> frozenset[Place]:
+        """Runs whose method has changed since."""
+        configs = self.configs
+        return frozenset(p for p, cell in self.cells.items() if cells.stale(cell, configs[p]))
+
+    @property
+    def changes(self) -> str:
+        """What the user has changed of every run, in words; the device cannot matter."""
+        tree = merge(self.workshop.changes, {"train": {"device": None}})
+        return ", ".join(f"{key} = {value}" for key, value in flat(tree) if value is not None)
+
+
+def flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its dotted key."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{above}{key}.")
+        else:
+            yield above + key, value
+
 
 def plan(experiment: Experiment, workshop: Workshop, seeds: Sequence[int]) -> dict[Place, Config]:
     """The resolved config of every run; all mistakes show before anything is trained."""
-    changes = dict(workshop.changes)
-    before = pretraining(experiment, workshop)
+    before, start = pretraining(experiment, workshop), {}
     if before is not None:
         start = {"train": {"init": str(workshop.model(cells.hash_of(before)))}}
-        changes = {**start, **changes, "train": {**start["train"], **changes.get("train", {})}}
-    return {place: experiment.config(place, changes) for place in experiment.places(tuple(seeds))}
+    above = merge(start, workshop.changes)
+    return {place: experiment.config(place, above) for place in experiment.places(tuple(seeds))}
 
 
 def pretraining(experiment: Experiment, workshop: Workshop) -> Config | None:
     """The run whose model all others start from; its seed is always the same."""
     if experiment.pretrain is None:
         return None
-    device = workshop.changes.get("train", {}).get("device", "cpu")
-    return experiment.resolve(1, experiment.pretrain, {"train": {"device": device}})
+    train, data = (workshop.changes.get(section, {}) for section in ("train", "data"))
+    above = {
+        "train": {key: train[key] for key in ("device", "threads", "model") if key in train},
+        "data": {key: data[key] for key in ("path",) if key in data},
+    }
+    return experiment.resolve(1, experiment.pretrain, above=above)
+
+
+def needed(experiment: Experiment, place: Place, seeds: Sequence[int]) -> Models:
+    """Pictures of models are made of the first seed's."""
+    later = experiment.models == "need" and place.seed != seeds[0]
+    return "keep" if later else experiment.models
+
+
+def missing(
+    experiment: Experiment, workshop: Workshop, seeds: Sequence[int]
+) -> dict[str, tuple[str, Config, Models]]:
+    """What has to be trained, by hash: a label, the config, what becomes of the model."""
+    configs = plan(experiment, workshop, seeds)
+    found: dict[str, tuple[str, Config, Models]] = {}
+    for number, (place, config) in enumerate(configs.items(), start=1):
+        models = needed(experiment, place, seeds)
+        if not workshop.has(config, models):
+            row, setting = experiment.rows[place.row], experiment.settings[place.setting]
+            label = f"{number}/{len(configs)} {row.title}, {setting.title}, seed {place.seed}"
+            found[cells.hash_of(config)] = (label, config, models)
+    before = pretraining(experiment, workshop)
+    if before is not None and found and not workshop.has(before, "need"):
+        first = ("the network that all start from", before, "need")
+        return {cells.hash_of(before): first, **found}  # type: ignore[dict-item]
+    return found
 
 
 def perform(experiment: Experiment, workshop: Workshop, seeds: Sequence[int]) -> Outcome:
     """Trains what is missing and gathers all cells."""
+    todo = missing(experiment, workshop, seeds)
+    check_data(experiment, workshop, [config for _, config, _ in todo.values()])
+    for label, config, models in todo.values():
+        workshop.run(config, label, models)
     configs = plan(experiment, workshop, seeds)
-    if configs:
-        check_data(experiment, workshop, configs)
-    before = pretraining(experiment, workshop)
-    if before is not None:
-        workshop.run(before, "the network that all start from", "need")
-    found = {}
-    for number, (place, config) in enumerate(configs.items(), start=1):
-        row, setting = experiment.rows[place.row], experiment.settings[place.setting]
-        label = f"{number}/{len(configs)} {row.title}, {setting.title}, seed {place.seed}"
-        found[place] = workshop.run(config, label, experiment.models)
+    found = {place: workshop.cell(config) for place, config in configs.items()}
     return Outcome(experiment, tuple(seeds), configs, found, workshop)
 
 
-def check_data(experiment: Experiment, workshop: Workshop, configs: Mapping[Place, Config]) -> None:
-    """Looks for each data set once, so that hours do not end at one that is not there."""
-    missing = [c for c in configs.values() if cells.read(workshop.folder, cells.hash_of(c)) is None]
-    for config in {canonical_json(c.data.source.table("name")): c for c in missing}.values():
+def check_data(experiment: Experiment, workshop: Workshop, configs: Sequence[Config]) -> None:
+    """Deals every split out once, so that hours do not end at data that is not there."""
+    different = {
+        canonical_json([c.data.table(), c.partition.table("kind"), c.noise.table("kind")]): c
+        for c in configs
+    }
+    for config in different.values():
         try:
-            workshop.dataset(config)
-        except DataError as error:
-            raise DataError(f"{experiment.name} ({experiment.scale}): {error}") from error
+            workshop.scenario(config)
+        except FlrError as error:
+            raise type(error)(f"{experiment.name} ({experiment.scale}): {error}") from error

@@ -62,7 +62,7 @@ def accuracy_curves(outcome: Outcome) -> Shown:
     panels = {
         setting.title: {
             row.title: outcome.curves(row.key, setting.key)
-            for row in _rows_in(experiment, setting.key)
+            for row in experiment.rows_in(setting.key)
         }
         for setting in experiment.settings.values()
     }
@@ -75,7 +75,7 @@ def bars(outcome: Outcome) -> Shown:
     groups = {
         setting.title: {
             row.title: outcome.scores(row.key, setting.key)
-            for row in _rows_in(experiment, setting.key)
+            for row in experiment.rows_in(setting.key)
         }
         for setting in experiment.settings.values()
     }
@@ -87,7 +87,7 @@ def lines(outcome: Outcome) -> Shown:
     experiment = outcome.experiment
     panels: dict[str, dict[str, dict[str, Sequence[float]]]] = {}
     for setting in experiment.settings.values():
-        for row in _rows_in(experiment, setting.key):
+        for row in experiment.rows_in(setting.key):
             for panel in (row.panel or setting.panel).split("|"):
                 line = panels.setdefault(panel, {}).setdefault(row.title, {})
                 line[setting.x] = outcome.scores(row.key, setting.key)
@@ -100,10 +100,10 @@ def ablation(outcome: Outcome) -> Shown:
     experiment = outcome.experiment
     heat, beta = experiment.settings
     cells: dict[tuple[float, float], Sequence[float]] = {}
-    for row in _rows_in(experiment, heat):
+    for row in experiment.rows_in(heat):
         options: Any = row.config["method"]
         cells[options["alpha"], options["gamma"]] = outcome.scores(row.key, heat)
-    curves = {row.title: outcome.curves(row.key, beta) for row in _rows_in(experiment, beta)}
+    curves = {row.title: outcome.curves(row.key, beta) for row in experiment.rows_in(beta)}
     return Shown(tables.everything(outcome), figures.ablation(cells, curves))
 
 
@@ -143,10 +143,6 @@ KINDS: dict[str, Callable[[Outcome], Shown]] = {
 
 def _first(experiment: Experiment) -> tuple[Part, Part]:
     return next(iter(experiment.rows.values())), next(iter(experiment.settings.values()))
-
-
-def _rows_in(experiment: Experiment, setting: str) -> list[Part]:
-    return [row for row in experiment.rows.values() if not row.only or setting in row.only]
 
 
 def _unit(experiment: Experiment) -> str:

@@ -15,9 +15,9 @@ from flr.reproduce.runner import Outcome
 NOTHING = "–"
 _SIDES = ("server", "client")
 _SCORES = {
-    "best": "best accuracy over rounds",
-    "last": "accuracy after the last round",
-    "last10": "mean accuracy of the last ten rounds",
+    "best": "Best accuracy over rounds",
+    "last": "Accuracy after the last round",
+    "last10": "Mean accuracy of the last ten rounds",
 }
 _APPROACHES = ("selection", "aggregation", "correction", "loss")
 
@@ -36,7 +36,8 @@ def accuracy(outcome: Outcome) -> Grid:
             ours = outcome.scores(row.key, key)
             cells += [spread(ours) + _mark(outcome, row.key, key), paper(experiment, row.key, key)]
         rows.append(tuple(cells))
-    return Grid(_caption(outcome), tuple(heads), tuple(rows), words=2 if groups else 1)
+    caption = _caption(outcome, _SCORES[experiment.score])
+    return Grid(caption, tuple(heads), tuple(rows), words=2 if groups else 1)
 
 
 def memorization(outcome: Outcome) -> Grid:
@@ -59,7 +60,8 @@ def memorization(outcome: Outcome) -> Grid:
             if known is not None:
                 shown = (f"{value:.2f}" for value in known)
                 rows.append((setting.title, row.title, "paper", *shown))
-    caption = _caption(outcome) + " Memorization is that of the last round."
+    what = f"Memorization after the last round; {_SCORES[experiment.score].lower()}"
+    caption = _caption(outcome, what)
     return Grid(caption, heads, tuple(rows), words=3)
 
 
@@ -82,7 +84,7 @@ def everything(outcome: Outcome) -> Grid:
             minutes = fmean(outcome.values(row.key, setting.key, "seconds")) / 60
             title = name_of(row) + _mark(outcome, row.key, setting.key)
             rows.append((setting.title, title, str(len(found)), *shown, f"{minutes:.1f}"))
-    caption = "All in %, mean ± standard deviation over n seeds; minutes for one run."
+    caption = _caption(outcome, "Accuracy, and wrong labels repeated after the last round")
     return Grid(caption, (*heads, "minutes"), tuple(rows), words=2)
 
 
@@ -96,7 +98,13 @@ def runs(outcome: Outcome) -> Grid:
         values = [accuracy[key] for key in ("best", "last", "last10")] + [cell.summary["seconds"]]
         values += [memorized[side][key] for side in _SIDES for key in KEYS]
         shown = ("" if value is None else str(value) for value in values)
-        names = (place.setting, place.row, str(place.seed), cell.hash, str(cell.stale).lower())
+        names = (
+            place.setting,
+            place.row,
+            str(place.seed),
+            cell.hash,
+            str(place in outcome.stale).lower(),
+        )
         rows.append((*names, *shown))
     return Grid("", tuple(heads), tuple(rows), words=5)
 
@@ -141,15 +149,20 @@ def name_of(row: Part) -> str:
 
 def _mark(outcome: Outcome, row: str, setting: str) -> str:
     """A star where a method's file has changed since the run."""
-    return "*" if any(cell.stale for cell in outcome.at(row, setting).values()) else ""
+    return "*" if any((p.row, p.setting) == (row, setting) for p in outcome.stale) else ""
 
 
-def _caption(outcome: Outcome) -> str:
+def _caption(outcome: Outcome, what: str) -> str:
+    """What is shown, of how many seeds, and what has to be known of it."""
     experiment, n = outcome.experiment, len(outcome.seeds)
     seeds = f"seed {outcome.seeds[0]}" if n == 1 else f"mean ± standard deviation of {n} seeds"
-    text = f"{experiment.title}. {_SCORES[experiment.score].capitalize()}, in %, {seeds}."
+    text = f"{experiment.title}. {what}, in %, {seeds}."
+    if experiment.quick:
+        text += " A quick run of a few rounds: its numbers mean nothing."
+    if outcome.changes:
+        text += f" Changed: {outcome.changes}."
     if experiment.caveat:
         text += f" {experiment.caveat}"
-    if any(cell.stale for cell in outcome.cells.values()):
+    if outcome.stale:
         text += " * The method's file has changed since the run."
     return text
