@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,17 +32,21 @@ class TensorBoard:
                 'Tracker "tensorboard" needs the package tensorboard, which is not installed. '
                 'Run: pip install "flr[tensorboard]", or leave the tracker out.'
             ) from error
-        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
+        self._open = partial(SummaryWriter, str(folder / "tensorboard"))
+        self._writer: Any = None
 
     def log(self, round: int, values: Mapping[str, float]) -> None:
-        """One scalar for each name."""
+        """One scalar for each name; what a stopped run wrote of this round and later is void."""
+        if self._writer is None:
+            self._writer = self._open(purge_step=round)
         for name, value in values.items():
             self._writer.add_scalar(name, value, round)
         self._writer.flush()
 
     def close(self) -> None:
         """Completes the event file."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 _KNOWN: dict[str, Callable[[Path], Tracker]] = {"tensorboard": TensorBoard}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import pickle
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -341,8 +344,13 @@ def test_the_hostile_pickles_would_run(tmp_path):
         (b"\x80\x02P1\n.", "cannot be read|not in the file"),
         (b"\x80\x02U\x01aQ.", "not in the file"),
         (b"\x80\x02\x82\x01.", "cannot be read"),
-        (b"\x80\x02K\x05r\xff\xff\xff\xff.", "place 4,294,967,295 of its memory"),
         (b"\x80\x02c_codecs\nencode\n}U\x04nameK\x01s\x86b.", "cannot be read"),
+        (b"\x80\x02c_codecs\nencode\nN}U\x06targetK\x01s\x86b.", "another state"),
+        (b"\x80\x02](K\x00K\x01u.", "no dictionary"),
+        (b"\x80\x02}(K\x00K\x01u.", "key that is no text"),
+        (b"(I1\nI2\nd.", "key that is no text"),
+        (b"\x80\x04\x8f.", "cannot be read"),
+        (b"\x80\x05\x96" + b"\xff" * 6 + b"\x00\x00.", "cannot be read"),
         (b"\x80\x02cnumpy\nndarray\n)\x81.", "cannot be read"),
         (b"\x80\x02(K\x01icnumpy\nndarray\n.", "asks for|cannot be read"),
     ],
@@ -351,6 +359,55 @@ def test_pickles_of_nonsense(tmp_path, raw, message):
     (tmp_path / "p").write_bytes(raw)
     with pytest.raises(DataError, match=message):
         pickles.read_dict(tmp_path / "p")
+
+
+def doubled(first: bytes, times: int, pair: bytes) -> bytes:
+    """A value that holds the one before twice, and so on: short, but 2^times long as text."""
+    return first + (b"q\x01" + pair) * times
+
+
+_LISTS = doubled(b"]", 60, b"0]h\x01ah\x01a")
+_TUPLES = doubled(b")", 60, b"h\x01\x86")
+_DTYPE, _ARRAY = b"cnumpy\ndtype\n", b"cnumpy.core.multiarray\n_reconstruct\n)R"
+BOMBS = {
+    "names": (b"}U\x10fine_label_names](" + _LISTS + b"h\x01" * 99 + b"es.", "as text; got list"),
+    "a key": (b"}" + _TUPLES + b"K\x01s.", "key that is no text"),
+    "keys": (b"}(" + _TUPLES + b"K\x01u.", "key that is no text"),
+    "a deep key": (b"})" + b"\x85" * 1_000_000 + b"K\x01s.", "key that is no text"),
+    "a type": (_DTYPE + _LISTS + b"\x85R.", "type without a name"),
+    "the state of a type": (_DTYPE + b"U\x02u1\x85R(K\x03" + _LISTS + b"tb.", "unusual type"),
+    "a shape": (_ARRAY + b"(K\x01" + _LISTS + b"NNU\x00tb.", "cannot be read"),
+    "a place in memory": (b"K\x05r\xff\xff\xff\xff.", "got int"),
+}
+
+READ_EACH = """
+import json, sys
+from pathlib import Path
+from flr.data import cifar
+from flr.errors import DataError
+for folder in map(Path, sys.argv[1:]):
+    try:
+        got = cifar._class_names(cifar.CIFAR100, folder, binary=False)
+    except DataError as error:
+        got = str(error)
+    print(json.dumps([folder.name, got]), flush=True)
+"""
+
+
+def test_short_pickles_of_endless_values_end_in_a_message(tmp_path):
+    """In a process of its own: it would fill the memory, or never end."""
+    for what, (content, _) in BOMBS.items():
+        (tmp_path / what).mkdir()
+        (tmp_path / what / "meta").write_bytes(b"\x80\x02" + content)
+    folders = [str(tmp_path / what) for what in BOMBS]
+    done = subprocess.run(
+        [sys.executable, "-c", READ_EACH, *folders], capture_output=True, text=True, timeout=60
+    )
+    found = dict(map(json.loads, done.stdout.splitlines()))
+    assert done.returncode == 0, (folders[len(found) :][:1], done.stderr)
+    for what, (_, message) in BOMBS.items():
+        assert message in found[what], found[what]
+        assert str(tmp_path / what / "meta") in found[what]
 
 
 SMALL = {

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
+import subprocess
+import sys
 import zipfile
+from collections import OrderedDict
 from typing import get_args
 
 import numpy as np
@@ -117,11 +121,92 @@ def test_pt_files_of_either_numpy_and_of_tensors(tmp_path):
 class Calls:
     """Pickles as a call."""
 
-    def __init__(self, function, *arguments):
-        self.call = (function, arguments)
+    def __init__(self, function, *arguments, state=None):
+        self.call = (function, arguments, state)
 
     def __reduce__(self):
         return self.call
+
+
+RECONSTRUCT = np.empty(0).__reduce__()[0]
+
+
+def claimed(shape=(10,), content=None, name="i8", state=(None, None, None, -1, -1, 0)):
+    """An array that is what it says, whether or not its bytes are."""
+    kind = Calls(np.dtype, name, False, True, state=(3, "<", *state))
+    raw = np.arange(10).tobytes() if content is None else content
+    return Calls(RECONSTRUCT, np.ndarray, (0,), b"b", state=(1, shape, kind, False, raw))
+
+
+def claimed_tensor(offset=0, shape=(10,), strides=(1,)):
+    storage = torch.arange(10).storage()
+    rebuild = torch._utils._rebuild_tensor_v2
+    return Calls(rebuild, storage, offset, shape, strides, False, OrderedDict())
+
+
+_I8, _FAR = np.dtype("i8"), 1_000_000
+MISFITS = {
+    "subarray": (claimed(state=((_I8, (_FAR,)), None, None, -1, -1, 0)), "unusual type"),
+    "flags": (claimed(state=(None, None, None, -1, -1, 63), content=[1] * 10), "unusual type"),
+    "all flags": (claimed(state=(None, None, None, -1, -1, 255)), "unusual type"),
+    "item size": (claimed(state=(None, None, None, _FAR, 8, 0)), "unusual type"),
+    "fields": (claimed(state=(None, ("a",), {"a": (_I8, _FAR)}, -1, -1, 0)), "unusual type"),
+    "records": (np.zeros(10, dtype=[("a", "i8")]), "array of type V8"),
+    "objects": (claimed(name="O8", content=b"A" * 80), "array of type O8"),
+    "no type": (claimed(name=[]), "type without a name"),
+    "long shape": (claimed(shape=(_FAR,)), "wrong number of bytes"),
+    "huge shape": (claimed(shape=(2**40, 2**40)), "wrong number of bytes"),
+    "negative shape": (claimed(shape=(-1, -10)), "without a shape"),
+    "nested shape": (claimed(shape=([10],)), "without a shape"),
+    "two axes": (claimed(shape=(5, 2)), "got something else"),
+    "list as content": (claimed(content=[1] * 10), "without a shape, a type or its bytes"),
+    "no state": (Calls(RECONSTRUCT, np.ndarray, (0,), b"b"), "got none"),
+    "type as value": (Calls(np.dtype, "i8", False, True), "got something else"),
+    "tensor's shape": (claimed_tensor(shape=(_FAR,)), "cannot be read|from 0 to 9"),
+    "tensor's offset": (claimed_tensor(offset=-_FAR), "cannot be read"),
+    "tensor's strides": (claimed_tensor(strides=(_FAR,)), "cannot be read|from 0 to 9"),
+    "tensor's negative strides": (claimed_tensor(strides=(-_FAR,)), "cannot be read"),
+    "tensor without content": (torch.empty(10, dtype=torch.int64, device="meta"), "cannot be"),
+}
+
+# Where NumPy's own types are allowed already, as a user's program may do it.
+READ_EACH = """
+import json, sys, numpy, torch
+from pathlib import Path
+from flr.data import human
+from flr.errors import DataError
+own = [numpy.ndarray, numpy.dtype, numpy.dtypes.Int64DType, numpy.empty(0).__reduce__()[0]]
+torch.serialization.add_safe_globals(own)
+for file in sys.argv[1:]:
+    try:
+        got = human.load(Path(file), "worst").given.tolist()
+    except DataError as error:
+        got = str(error)
+    print(json.dumps([file, got]), flush=True)
+assert set(torch.serialization.get_safe_globals()) >= set(own)
+"""
+
+
+def test_pt_files_whose_layout_is_a_lie_end_in_a_message(tmp_path):
+    """In a process of its own: what is tested for would end it."""
+    expected = {}
+    for zipped in (True, False):
+        for what, (content, message) in {**MISFITS, "right": (claimed(), None)}.items():
+            file = tmp_path / f"{what}, {'zip' if zipped else 'legacy'}.pt"
+            torch.save(small(worse_label=content), file, _use_new_zipfile_serialization=zipped)
+            expected[str(file)] = message
+    done = subprocess.run(
+        [sys.executable, "-c", READ_EACH, *expected], capture_output=True, text=True, timeout=120
+    )
+    found = dict(map(json.loads, done.stdout.splitlines()))
+    assert done.returncode == 0, (list(expected)[len(found) :][:1], done.stderr)
+    for file, message in expected.items():
+        if message is None:
+            assert found[file] == list(range(10))
+        else:
+            assert re.search(message, found[file]), found[file]
+            assert file in found[file]
+            assert "et the file again" in found[file] or "get it again" in found[file]
 
 
 @pytest.mark.parametrize("zipped", [True, False])

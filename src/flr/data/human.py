@@ -10,7 +10,8 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -121,14 +122,10 @@ def _read_npz(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _read_pt(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Through torch's restricted unpickler, which gets stand-ins for NumPy's names.
-
-    NumPy's own types would believe what a file says of their layout and read past the content.
-    """
+    """Through torch's restricted unpickler, which is told of NumPy's arrays only."""
     files.require(file, "a label file")
     try:
-        allowed: list[Any] = [(stand_in, name) for name, stand_in in pickles.NUMPY.items()]
-        with torch.serialization.safe_globals(allowed):
+        with _numpy_allowed():
             found = torch.load(file, map_location="cpu", weights_only=True)
     except _BROKEN as error:
         raise _unreadable(file, error) from None
@@ -138,6 +135,23 @@ def _read_pt(file: Path, keys: tuple[str, ...]) -> dict[str, Any]:
             "again from its publisher."
         )
     return {key: _array(file, found[key]) for key in keys if key in found}
+
+
+@contextmanager
+def _numpy_allowed() -> Iterator[None]:
+    """Allows torch NumPy's names, which lead to stand-ins.
+
+    NumPy's own types would believe what a file says of their layout and read past the content; if
+    the program around us has allowed them, they are put aside meanwhile.
+    """
+    others = torch.serialization.get_safe_globals()
+    allowed: list[Any] = [(stand_in, name) for name, stand_in in pickles.NUMPY.items()]
+    torch.serialization.clear_safe_globals()
+    try:
+        with torch.serialization.safe_globals(allowed):
+            yield
+    finally:
+        torch.serialization.add_safe_globals(others)
 
 
 def _array(file: Path, value: Any) -> Any:
