@@ -60,8 +60,7 @@ def memorization(outcome: Outcome) -> Grid:
             if known is not None:
                 shown = (f"{value:.2f}" for value in known)
                 rows.append((setting.title, row.title, "paper", *shown))
-    what = f"Memorization after the last round; {_SCORES[experiment.score].lower()}"
-    caption = _caption(outcome, what)
+    caption = _caption(outcome, f"Shares of labels, and {_SCORES[experiment.score].lower()}")
     return Grid(caption, heads, tuple(rows), words=3)
 
 
