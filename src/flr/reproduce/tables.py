@@ -155,7 +155,7 @@ def _caption(outcome: Outcome, what: str) -> str:
     """What is shown, of how many seeds, and what has to be known of it."""
     experiment, n = outcome.experiment, len(outcome.seeds)
     seeds = f"seed {outcome.seeds[0]}" if n == 1 else f"mean ± standard deviation of {n} seeds"
-    text = f"{experiment.title}. {what}, in %, {seeds}."
+    text = f"{experiment.title.rstrip('.')}. {what}, in %, {seeds}."
     if experiment.quick:
         text += " A quick run of a few rounds: its numbers mean nothing."
     if outcome.changes:
