@@ -216,7 +216,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:
-            errors.print("Stopped. A run that has begun goes on with `flr resume RUN`.")
+            errors.print("Stopped. To go on: `flr resume RUN`, or the same `flr reproduce` again.")
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
