@@ -13,7 +13,7 @@ import json
 import re
 import subprocess
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -137,8 +137,15 @@ def read(folder: Path, name: str) -> Cell | None:
 
 
 def stale(cell: Cell, config: Config) -> bool:
-    """Whether a file of the method has changed since, so that a new run might differ."""
-    return bool(cell.content.get("sources") != sources(config))
+    """Whether a file of the method has changed since, so that a new run might differ.
+
+    Its own files have to be named in the cell; of what they use, those that are named count.
+    """
+    now, then = sources(config), cell.content.get("sources")
+    if not isinstance(then, Mapping):
+        return True
+    own = _modules(config.build_method())
+    return any(then.get(m, None if m in own else now[m]) != now[m] for m in now)
 
 
 def write(folder: Path, run: Run) -> Cell:
@@ -202,8 +209,15 @@ def _rounded(value: Any) -> Any:
 
 
 def sources(config: Config) -> dict[str, str]:
-    """A digest of each file of the method."""
-    return {module: _source(module) for module in _modules(config.build_method())}
+    """A digest of each file of the method, and of what these use from flr/client."""
+    own = _modules(config.build_method())
+    return {module: _source(module) for module in sorted({*own, *_helpers(own)})}
+
+
+def _helpers(modules: Iterable[str]) -> set[str]:
+    used = [value for m in modules for value in vars(importlib.import_module(m)).values()]
+    names = {str(getattr(value, "__module__", "")) for value in used}
+    return {name for name in names if name.startswith("flr.client.")}
 
 
 def _modules(method: Method) -> list[str]:
