@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated
 
 import typer
@@ -20,6 +19,7 @@ from rich.progress import (
 )
 
 from flr import registry
+from flr.cli.progress import WithBar
 from flr.data import places
 from flr.errors import DataError
 
@@ -97,7 +97,7 @@ def explain_request(folder: Path) -> Path:
     )
 
 
-class DownloadProgress:
+class DownloadProgress(WithBar):
     """Shows bytes on a terminal, and a line for each file elsewhere."""
 
     def __init__(self, console: Console) -> None:
@@ -111,20 +111,6 @@ class DownloadProgress:
         )
         self.bar = Progress(*columns, console=console) if console.is_terminal else None
         self.tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> DownloadProgress:
-        if self.bar:
-            self.bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.bar:
-            self.bar.stop()
 
     def __call__(self, name: str, done: int, total: int | None) -> None:
         """So many bytes of a file are there."""

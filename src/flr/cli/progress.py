@@ -5,13 +5,33 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-class RunProgress:
+class WithBar:
+    """Shows a bar from beginning to end; there is none where nobody looks."""
+
+    bar: Progress | None
+
+    def __enter__(self) -> Self:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.bar:
+            self.bar.stop()
+
+
+class RunProgress(WithBar):
     """Gets each round's metrics from the engine; use it as a context and pass it as `on_round`."""
 
     def __init__(self, label: str, rounds: int, console: Console) -> None:
@@ -28,20 +48,6 @@ class RunProgress:
         )
         self.bar = Progress(*columns, console=console) if self.live else None
         self.task = self.bar.add_task(label, total=rounds, news="starting") if self.bar else None
-
-    def __enter__(self) -> RunProgress:
-        if self.bar:
-            self.bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.bar:
-            self.bar.stop()
 
     def __call__(self, metrics: dict[str, Any]) -> None:
         """A round is over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from matplotlib.figure import Figure
 
@@ -13,6 +13,8 @@ from flr.reproduce import looks, tables
 from flr.reproduce.experiment import Experiment, Part
 from flr.reproduce.grids import Grid
 from flr.reproduce.runner import Outcome
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,28 +60,14 @@ def memorization_curves(outcome: Outcome) -> Shown:
 
 def accuracy_curves(outcome: Outcome) -> Shown:
     """One panel for each setting, one line for each method."""
-    experiment = outcome.experiment
-    panels = {
-        setting.title: {
-            row.title: outcome.curves(row.key, setting.key)
-            for row in experiment.rows_in(setting.key)
-        }
-        for setting in experiment.settings.values()
-    }
+    panels = _by_setting(outcome.experiment, outcome.curves)
     return Shown(tables.everything(outcome), figures.accuracy(panels))
 
 
 def bars(outcome: Outcome) -> Shown:
     """Groups of bars, one group for each setting."""
-    experiment = outcome.experiment
-    groups = {
-        setting.title: {
-            row.title: outcome.scores(row.key, setting.key)
-            for row in experiment.rows_in(setting.key)
-        }
-        for setting in experiment.settings.values()
-    }
-    return Shown(tables.accuracy(outcome), figures.bars(groups, _unit(experiment)))
+    groups = _by_setting(outcome.experiment, outcome.scores)
+    return Shown(tables.accuracy(outcome), figures.bars(groups, _unit(outcome.experiment)))
 
 
 def lines(outcome: Outcome) -> Shown:
@@ -143,6 +131,14 @@ KINDS: dict[str, Callable[[Outcome], Shown]] = {
 
 def _first(experiment: Experiment) -> tuple[Part, Part]:
     return next(iter(experiment.rows.values())), next(iter(experiment.settings.values()))
+
+
+def _by_setting(experiment: Experiment, look: Callable[[str, str], T]) -> dict[str, dict[str, T]]:
+    """What a look at each cell gives, by the titles of setting and row."""
+    return {
+        setting.title: {row.title: look(row.key, setting.key) for row in experiment.rows_in(key)}
+        for key, setting in experiment.settings.items()
+    }
 
 
 def _unit(experiment: Experiment) -> str:
