@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from flr import config as configs
 from flr.arrays import write_atomically
-from flr.assemble import OnRound, check_fits, federate
+from flr.assemble import check_fits, load_data, load_scenario
 from flr.client import saved
 from flr.config import Config
-from flr.data import sources
-from flr.data.dataset import Dataset
 from flr.engine.workers import prepare
 from flr.errors import DataError
+from flr.folders import default_folder, locked, new_folder, refuse_other_runs
 from flr.report import lines, summary
-from flr.report.recorder import CLIENTS, METRICS
+from flr.report.diary import CLIENTS, METRICS
 from flr.scenario import scenario as scenarios
-from flr.scenario.scenario import Scenario
+from flr.simulate import OnRound, federate
 
 
 @dataclass(frozen=True)
@@ -126,86 +121,3 @@ def as_config(config: Config | Mapping[str, Any] | str | Path) -> Config:
     if isinstance(config, Mapping):
         return configs.parse(config)
     return configs.load(Path(config))
-
-
-def load_data(config: Config, data: Any = None) -> Dataset:
-    """The data set of a config, or the one given in Python."""
-    if data is None:
-        dataset = config.data.source.build().load()
-    else:
-        dataset = data if isinstance(data, Dataset) else sources.from_arrays(*data)
-    return sources.subset(dataset, config.data.train, config.data.test)
-
-
-def load_scenario(config: Config, dataset: Dataset) -> Scenario:
-    """The scenario of a config: read from a file, or made from partition, noise and attack."""
-    if config.scenario.path is not None:
-        scenario = scenarios.load(config.scenario.path)
-        scenarios.check_fits(scenario, dataset)
-        return scenario
-    seed = config.seed if config.scenario.seed is None else config.scenario.seed
-    return scenarios.build(
-        dataset,
-        config.partition.build(),
-        config.noise.build(),
-        seed,
-        config.scenario.benchmark,
-        config.attack.build(),
-    )
-
-
-def default_folder(config: Config) -> Path:
-    """Where a run goes that was not told where."""
-    return first_free(Path("runs") / f"{config.label}-{config.seed}")
-
-
-def new_folder(out: Path) -> Path:
-    """Makes the folder of a new run; never one that holds something else."""
-    refuse_other_runs(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"Expected to make a folder for the run at {out}; the system says: {error.strerror}. "
-            "Choose another --out."
-        ) from None
-    return out
-
-
-def refuse_other_runs(out: Path) -> None:
-    """A start that was cut short leaves no config and may be tried again."""
-    if (out / "config.toml").exists():
-        raise DataError(
-            f"Expected a new folder for the run; {out} already holds one. "
-            f"Go on with it (`flr resume {out}`), or choose another --out."
-        )
-    if out.is_dir():
-        others = [p.name for p in out.iterdir() if not p.name.startswith((".", "scenario."))]
-        if others:
-            raise DataError(
-                f"Expected a new or empty folder for the run; {out.resolve()} holds "
-                f"{', '.join(sorted(others)[:3])}. Choose another --out."
-            )
-
-
-def first_free(base: Path) -> Path:
-    """The path itself, or the first of base-2, base-3, ... that does not exist."""
-    numbered = (base.with_name(f"{base.name}-{number}") for number in count(2))
-    return next(path for path in chain([base], numbered) if not path.exists())
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time in a run folder."""
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise DataError(
-            f"Expected {folder} to be free; another flr process is working in it. Wait for it to "
-            f"end or stop it."
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()

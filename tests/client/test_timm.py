@@ -10,8 +10,9 @@ import torch
 
 import flr
 from flr import session
-from flr.assemble import make_blueprint
+from flr.assemble import make_blueprint, make_sites
 from flr.client import saved
+from flr.client.state import StateFiles
 from flr.config import parse
 from flr.errors import ConfigError
 
@@ -82,7 +83,8 @@ def test_workers_need_no_weights_of_timm(timm, tmp_path):
     config = parse(from_timm(pretrained=True))
     dataset = session.load_data(config)
     scenario = session.load_scenario(config, dataset)
-    blueprint = make_blueprint(config, dataset, scenario, tmp_path)
+    sites = make_sites(dataset, scenario)
+    blueprint = make_blueprint(config, dataset.subject(), sites, StateFiles(tmp_path))
     blueprint.blank_networks()
     assert timm.CALLS == [("resnet18", False, 10, 1, True)]
 

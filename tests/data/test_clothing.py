@@ -84,12 +84,12 @@ def config(path: Path, **changes) -> configs.Config:
 
 def sites_of(path: Path, **changes):
     """What workers would get, and the sample numbers of every site."""
-    from flr.assemble import make_blueprint
+    from flr.assemble import make_sites
 
     settings = config(path, **changes)
     dataset = session.load_data(settings)
     scenario = session.load_scenario(settings, dataset)
-    return make_blueprint(settings, dataset, scenario, path / "run").sites, scenario.sites
+    return make_sites(dataset, scenario), scenario.sites
 
 
 def test_it_reads_the_official_lists(original, monkeypatch):

@@ -13,7 +13,8 @@ from flr.data.dataset import site_table
 from flr.errors import DataError
 from flr.probes import Outcome, Probe, RoundEnd
 from flr.report import lines
-from flr.report.recorder import Recorder, per_class_accuracy, truncate
+from flr.report.diary import per_class_accuracy, truncate
+from flr.report.recorder import Recorder
 
 # inputs are their own true class; site 1 holds two wrong labels, site 2 shares sample 0 with site 0
 X = torch.tensor([[0.0], [1.0], [2.0], [0.0], [1.0]])
@@ -46,7 +47,7 @@ def make(folder: Path, **changes: Any) -> Recorder:
         "every": 5,
         "memorization_every": 10,
     }
-    return Recorder(folder, **(values | changes))
+    return Recorder(folder=folder, **(values | changes))
 
 
 def outcome(client: int, status: str = "ok", predictions: list[int] | None = None) -> Outcome:

@@ -38,11 +38,11 @@ def demo(
     ] = None,
 ) -> None:
     """Compare FedAvg, ELR and FLR on digits of which about 45 % are labelled wrong."""
-    from flr import session
+    from flr import folders, session
     from flr.report import compare, html, plots
 
     console = Console(highlight=False)
-    folder = out or session.first_free(Path("runs") / f"demo-{seed}")
+    folder = out or folders.first_free(Path("runs") / f"demo-{seed}")
     console.print("20 sites hold 1,437 handwritten digits. At each, some labels are wrong.")
     runs = {}
     for method in METHODS:

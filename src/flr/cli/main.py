@@ -24,6 +24,7 @@ from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
 from flr.errors import DataError, FlrError
+from flr.folders import default_folder
 from flr.stack import parts_of
 
 app = typer.Typer(
@@ -75,7 +76,7 @@ def run(
 
     overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
     resolved = configs.load(config, overrides)
-    folder = session.default_folder(resolved) if out is None else out
+    folder = default_folder(resolved) if out is None else out
     console.print(f"Run folder: {folder}", soft_wrap=True, markup=False)
     for part in parts_of(resolved.build_method()):
         if part.note:
@@ -186,13 +187,12 @@ def describe(
 @app.command()
 def check(config: ConfigFile, changes: Overrides = None) -> None:
     """Find what is wrong with CONFIG, its data and its split, without training."""
-    from flr import session
-    from flr.assemble import check_fits
+    from flr.assemble import check_fits, load_data, load_scenario
     from flr.scenario.oracle import Oracle
 
     resolved = configs.load(config, changes or [])
-    dataset = session.load_data(resolved)
-    scenario = session.load_scenario(resolved, dataset)
+    dataset = load_data(resolved)
+    scenario = load_scenario(resolved, dataset)
     check_fits(resolved, dataset, scenario)
     wrong = f"{100 * Oracle.of(scenario, dataset).overall:.1f} % wrong labels"
     if not dataset.verified:

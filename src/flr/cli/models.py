@@ -18,7 +18,7 @@ from flr.client import saved
 from flr.client.saved import SavedModel
 from flr.data import checks, sources
 from flr.errors import DataError
-from flr.report.recorder import per_class_accuracy
+from flr.report.diary import per_class_accuracy
 
 ModelFile = Annotated[
     Path, typer.Argument(help="model.safetensors, or a run folder.", metavar="MODEL")

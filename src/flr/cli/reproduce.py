@@ -15,10 +15,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flr.assemble import OnRound
 from flr.cli.progress import RunProgress
 from flr.config.overrides import apply
 from flr.errors import ConfigError
+from flr.simulate import OnRound
 
 if TYPE_CHECKING:
     from flr.reproduce.experiment import Experiment

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from flr.client import models, pretrained
 from flr.client.fit import load_weights, run_task
 from flr.client.state import NoState, StateFiles
 from flr.contract import Batch, Client, Method, Reply, Server, Site
-from flr.data.dataset import SiteTable, site_table
+from flr.data.dataset import site_table
 from flr.data.lazy import Inputs
 from flr.errors import FlrError, RunError
 
@@ -58,6 +58,16 @@ class Answer:
     stateful: bool  # a new version of the state was written
     seconds: float
     predictions: Tensor | None
+    problem: str = ""  # why there is no answer, where one site's failure does not end the run
+
+
+class Sites(Protocol):
+    """The sites that a desk may be asked for, by number: all of a simulation, or a node's own."""
+
+    @property
+    def classes(self) -> int: ...
+
+    def __getitem__(self, client: int) -> Site: ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ class Blueprint:
     """Everything a desk is made from; travels to worker processes."""
 
     method: Method
-    sites: SiteTable
+    sites: Sites
     model: Callable[[tuple[int, ...], int], nn.Module]  # (input_shape, classes)
     input_shape: tuple[int, ...]
     train: Train

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flr.contract import Batch, Client, Site
-from flr.data.dataset import Dataset
+from flr.data.dataset import Subject
 from flr.errors import ConfigError
 from flr.registry import unknown
 
@@ -90,11 +90,11 @@ class Batches:
     fill: tuple[float, ...]  # a raw 0 of each channel, normalised
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Batches:
-        """As the data set wants to be augmented; outside of an image everything is a raw 0."""
-        norm = dataset.normalise
+    def of(cls, subject: Subject) -> Batches:
+        """As the data are to be augmented; outside of an image everything is a raw 0."""
+        norm = subject.normalise
         fill = tuple(-mean / std for mean, std in zip(norm.mean, norm.std, strict=True))
-        return cls(dataset.augment, fill)
+        return cls(subject.augment, fill)
 
     def __call__(self, c: Client) -> Iterator[Batch]:
         """One epoch of this client."""

@@ -58,6 +58,17 @@ class Normalisation:
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What is classified: all that a server and its sites have to agree on about their data."""
+
+    classes: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    test_shape: tuple[int, ...]  # another one where images are cut at random in training
+    normalise: Normalisation
+    augment: str
+
+
+@dataclass(frozen=True)
 class Dataset:
     """A training and a test set with one list of classes."""
 
@@ -78,6 +89,11 @@ class Dataset:
     def test_shape(self) -> tuple[int, ...]:
         """Another one than in training where images are cut at random there."""
         return tuple(self.test.x.shape[1:])
+
+    def subject(self, augment: str = "auto") -> Subject:
+        """What it is about, without a sample of it."""
+        kind = self.augment if augment == "auto" else augment
+        return Subject(self.classes, self.input_shape, self.test_shape, self.normalise, kind)
 
     @cached_property
     def fingerprint(self) -> str:

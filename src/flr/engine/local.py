@@ -57,6 +57,10 @@ class LocalTransport:
             for order in orders:
                 yield self.desk.serve(order)
 
+    def name(self, client: int) -> str:
+        """Simulated clients have numbers only."""
+        return f"client {client}"
+
     def close(self) -> None:
         """Ends the workers."""
         if self.pool is not None:

@@ -13,7 +13,6 @@ import torch
 
 from flr.arrays import Arrays, nbytes
 from flr.client.desk import Answer
-from flr.client.state import StateFiles
 from flr.contract import MODEL, Declared, Method, Server, Task, by_name
 from flr.engine import checkpoint
 from flr.engine.checkpoint import Checkpoint
@@ -29,6 +28,19 @@ class Transport(Protocol):
     def ask(self, task: Task, versions: Mapping[int, int], predict: bool) -> list[Answer]:
         """Answers, sorted by client; fewer than asked where clients were lost."""
 
+    def name(self, client: int) -> str:
+        """What a client is called in messages."""
+
+
+class States(Protocol):
+    """Where the clients' states are kept: which versions are still needed is decided here."""
+
+    def has(self, site: int, version: int) -> bool: ...
+
+    def drop(self, site: int, version: int) -> None: ...
+
+    def keep_only(self, versions: Mapping[int, set[int]]) -> None: ...
+
 
 @dataclass
 class Federation:
@@ -37,11 +49,12 @@ class Federation:
     method: Method
     server: Server
     transport: Transport
-    state: StateFiles
+    state: States
     folder: Path  # of the checkpoints
     min_replies: int
     checkpoint_every: int
     probe: Probe
+    again: str = "`flr resume`"  # how to go on after a stop
     versions: dict[int, int] = field(default_factory=dict)  # accepted state of each site
     kept: dict[int, dict[int, int]] = field(default_factory=dict)  # by step, those of checkpoints
     boundary: Checkpoint | None = None  # the end of the last whole round
@@ -95,13 +108,15 @@ class Federation:
             return
         self.save()
         reasons = [
-            f"client {o.client} {o.status} {o.reason}".strip() for o in seen if o.status != "ok"
+            f"{self.transport.name(o.client)} {o.status} {o.reason}".strip()
+            for o in seen
+            if o.status != "ok"
         ]
         raise RunError(
             f"Round {task.round + 1} needs at least {self.min_replies} replies (min_replies); "
             f"{len(accepted)} of {len(task.clients)} clients gave a usable one "
             f"({'; '.join(reasons)}). What was reached is in {self.folder.parent}. Find out why "
-            "they fail, or lower min_replies in its config.toml; then go on with `flr resume`."
+            f"they fail, or lower min_replies in its config.toml; then go on with {self.again}."
         )
 
     def save(self) -> None:
@@ -165,7 +180,7 @@ def screen(
     outcomes += [Outcome(client, 0, "dropped") for client in sorted(missing)]
     for answer in answers:
         reply = answer.reply
-        reason = fault(task, reply.arrays, sends)
+        reason = answer.problem or fault(task, reply.arrays, sends)
         if not reason:
             accepted.append(answer)
         outcomes.append(

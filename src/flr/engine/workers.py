@@ -22,6 +22,7 @@ from flr import arrays
 from flr.arrays import Arrays
 from flr.client.desk import Answer, Blueprint, Desk, Order
 from flr.contract import Reply
+from flr.data.dataset import SiteTable
 from flr.errors import ConfigError, FlrError, RunError
 from flr.stack import parts_of
 
@@ -53,7 +54,8 @@ class Pool:
     """Spreads orders over processes; a worker that dies is replaced and its order given again."""
 
     def __init__(self, plan: Blueprint, workers: int) -> None:
-        self.plan = replace(plan, sites=plan.sites.share())
+        shared = plan.sites.share() if isinstance(plan.sites, SiteTable) else plan.sites
+        self.plan = replace(plan, sites=shared)
         self.context = mp.get_context("forkserver")
         prepare()
         self.workers = [self._start() for _ in range(workers)]

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from flr.arrays import write_atomically
 from flr.report import lines, summary
-from flr.report.recorder import METRICS
+from flr.report.diary import METRICS
 from flr.report.words import percent, share, size
 
 NAME = "report.html"

@@ -10,9 +10,9 @@ from typing import Any
 
 from flr.arrays import write_atomically
 from flr.errors import DataError
+from flr.report.diary import LAST
 from flr.report.memorization import KEYS, mean, mean_fractions
 from flr.report.rates import NoiseRates
-from flr.report.recorder import LAST
 
 NAME = "summary.json"
 SIDES = ("server", "client", "client_noisy")

@@ -12,7 +12,7 @@ from typing import Any
 
 from flr import session
 from flr.arrays import canonical_json, write_atomically
-from flr.assemble import OnRound
+from flr.assemble import load_scenario
 from flr.config import Config
 from flr.data import sources
 from flr.data.dataset import Dataset
@@ -21,6 +21,7 @@ from flr.reproduce import cells
 from flr.reproduce.cells import Cell
 from flr.reproduce.experiment import Experiment, Models, Place, merge
 from flr.scenario.scenario import Scenario
+from flr.simulate import OnRound
 
 Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
 
@@ -93,7 +94,7 @@ class Workshop:
     def scenario(self, config: Config) -> tuple[Dataset, Scenario]:
         """The samples and labels of a run."""
         dataset = sources.subset(self.dataset(config), config.data.train, config.data.test)
-        return dataset, session.load_scenario(config, dataset)
+        return dataset, load_scenario(config, dataset)
 
     def model(self, name: str) -> Path:
         """Where the model of a cell lies, if it was kept."""

@@ -1,0 +1,166 @@
+"""What any server can write down of a run: one line per round, one per client and round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flr.arrays import Arrays
+from flr.data.lazy import Inputs, Pictures
+from flr.probes import Outcome, RoundEnd
+from flr.report import lines
+from flr.trackers import Tracker
+
+METRICS = "metrics.jsonl"
+CLIENTS = "clients.jsonl"
+LAST = 10  # the last rounds are always measured: the mean over them is what is compared
+
+_BATCH = 1000
+_DECODED = 100  # pictures from disk at a time
+
+Predict = Callable[[Arrays, Tensor], Tensor]  # model, normalised inputs -> class numbers
+Views = Callable[[Arrays, Inputs], dict[str, Tensor]]  # the same by each network and by all
+
+
+@dataclass(kw_only=True)
+class Diary:
+    """Measures the accuracy of every round that is due and appends what it saw to the folder."""
+
+    folder: Path
+    predict: Predict
+    test_x: Inputs  # normalised; may be empty
+    test_y: Tensor
+    classes: tuple[str, ...]
+    rounds: int
+    every: int
+    trackers: Sequence[Tracker] = ()
+    on_round: Callable[[dict[str, Any]], None] | None = None
+    views: Views | None = None  # where a method trains several networks
+    sites: Sequence[str] | None = None  # names, where clients have some
+
+    def wants_predictions(self, round: int) -> bool:
+        """What clients predict of their own data is for those who know the true labels."""
+        return False
+
+    def round_end(self, event: RoundEnd) -> None:
+        """Writes the clients first: a line of metrics says that the round is complete."""
+        clients = [self.client_line(event.round, outcome) for outcome in event.outcomes]
+        self.write(event, clients, self.measured(event))
+
+    def write(
+        self, event: RoundEnd, clients: Sequence[dict[str, Any]], measured: dict[str, Any]
+    ) -> None:
+        """Appends the lines of a round, and tells whoever watches."""
+        line = self.round_line(event) | measured
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lines.append(self.folder / CLIENTS, clients)
+        lines.append(self.folder / METRICS, [line])
+        values = scalars(line)
+        for tracker in self.trackers:
+            tracker.log(event.round, values)
+        if self.on_round is not None:
+            self.on_round(line)
+
+    def close(self) -> None:
+        """Lets the trackers finish their files."""
+        for tracker in self.trackers:
+            tracker.close()
+
+    def measured(self, event: RoundEnd) -> dict[str, Any]:
+        """The accuracy, in a round where it is due."""
+        due = event.round == 1 or event.round % self.every == 0 or self.among_last(event.round)
+        return self.accuracy(event.model) if due else {}
+
+    def among_last(self, number: int) -> bool:
+        """Whether the round is one of those whose mean is compared."""
+        return number > self.rounds - LAST
+
+    def round_line(self, event: RoundEnd) -> dict[str, Any]:
+        """Who took part, what it took, who was lost."""
+        by_status: dict[str, list[Outcome]] = {"ok": [], "dropped": [], "refused": []}
+        for outcome in event.outcomes:
+            by_status[outcome.status].append(outcome)
+        return {
+            "round": event.round,
+            "seconds": event.seconds,
+            # a round may have many steps, and a client a part in several of them
+            "participants": sorted({o.client for o in by_status["ok"]}),
+            "dropped": [o.client for o in by_status["dropped"]],
+            "refused": [{"client": o.client, "reason": o.reason} for o in by_status["refused"]],
+            "bytes_up": sum(o.bytes_up for o in event.outcomes),
+            "bytes_down": sum(o.bytes_down for o in event.outcomes),
+        }
+
+    def client_line(self, number: int, o: Outcome) -> dict[str, Any]:
+        """What became of one client in a round."""
+        named = {} if self.sites is None else {"site": self.sites[o.client]}
+        return {
+            "round": number,
+            "client": o.client,
+            **named,
+            "status": o.status,
+            "reason": o.reason,
+            "examples": o.examples,
+            "seconds": o.seconds,
+            "bytes_up": o.bytes_up,
+            "bytes_down": o.bytes_down,
+        }
+
+    def accuracy(self, model: Arrays) -> dict[str, Any]:
+        """On the test set: of all networks together, of each class, and of each network."""
+        predicted = self.predicted(model, self.test_x, torch.arange(len(self.test_x)))
+        hits, n = int((predicted == self.test_y).sum()), len(self.test_y)
+        each = per_class_accuracy(predicted, self.test_y, len(self.classes))
+        line: dict[str, Any] = {
+            "accuracy": hits / n if n else None,
+            "accuracy_per_class": dict(zip(self.classes, each, strict=True)),
+        }
+        if self.views is not None and n:
+            shown = self.views(model, self.test_x).items()
+            line["accuracy_networks"] = {
+                name: int((predicted == self.test_y).sum()) / n for name, predicted in shown
+            }
+        return line
+
+    def predicted(self, model: Arrays, x: Inputs, index: Tensor) -> Tensor:
+        """Class numbers of the samples with these numbers, -1 (no class) for all others."""
+        predicted = torch.full((len(x),), -1)
+        size = _DECODED if isinstance(x, Pictures) else _BATCH
+        for start in range(0, len(index), size):
+            part = index[start : start + size]
+            predicted[part] = self.predict(model, x[part]).to("cpu", torch.int64)
+        return predicted
+
+
+def per_class_accuracy(predicted: Tensor, true: Tensor, classes: int) -> list[float | None]:
+    """The share answered right among the samples of each class; None for a class without any."""
+    hits = torch.bincount(true[predicted == true], minlength=classes).tolist()
+    sizes = torch.bincount(true, minlength=classes).tolist()
+    return [hit / n if n else None for hit, n in zip(hits, sizes, strict=True)]
+
+
+def scalars(line: dict[str, Any]) -> dict[str, float]:
+    """The plain numbers of a line of metrics under one flat name each, for trackers."""
+    names = ("accuracy", "seconds", "bytes_up", "bytes_down")
+    found = {name: line.get(name) for name in names}
+    for side, values in line.get("memorization", {}).items():
+        found |= {f"memorization/{side}/{name}": value for name, value in values.items()}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def recorded(folder: Path) -> int:
+    """The last round of an unbroken record from the first one on."""
+    rounds = {line["round"] for line in lines.read(folder / METRICS)}
+    return next(number for number in count() if number + 1 not in rounds)
+
+
+def truncate(folder: Path, round: int) -> None:
+    """Drops what was written after a round, a half-written line included, before a resume."""
+    for name in (METRICS, CLIENTS):
+        lines.keep(folder / name, lambda line: line["round"] <= round)
