@@ -60,15 +60,8 @@ def load_scenario(config: Config, dataset: Dataset) -> Scenario:
 
 def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> None:
     """Finds, before anything is written, what only config and data together can get wrong."""
-    shape, classes = dataset.input_shape, len(dataset.classes)
-    try:
-        factory = config.train.model.build()
-        networks = pretrained.first_networks(config.train, factory, shape, classes, 1, config.seed)
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"[train] model = {config.train.model.name!r} should take inputs of shape {shape} and "
-            f"{classes} classes; it cannot be built ({error}). Change the model or its options."
-        ) from error
+    shape = dataset.input_shape
+    networks = check_model(config, shape, len(dataset.classes))
     if config.data.augment not in ("auto", "none") and len(shape) != 3:
         raise ConfigError(
             f'[data] augment = "{config.data.augment}" needs images (channels x height x width); '
@@ -87,6 +80,18 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> None:
             f"(participation {config.train.participation} of {len(scenario.sites)} sites). "
             f"Use at most {asked}, or a higher participation."
         )
+
+
+def check_model(config: Config, shape: tuple[int, ...], classes: int) -> nn.ModuleList:
+    """The first network for such data, if the model can be built for it."""
+    try:
+        factory = config.train.model.build()
+        return pretrained.first_networks(config.train, factory, shape, classes, 1, config.seed)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"[train] model = {config.train.model.name!r} should take inputs of shape {shape} and "
+            f"{classes} classes; it cannot be built ({error}). Change the model or its options."
+        ) from error
 
 
 def check_sizes(config: Config, dataset: Dataset, networks: nn.ModuleList) -> None:

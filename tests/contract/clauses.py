@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from direct import train_on_flower
 from torch import Tensor, nn
-from toys import ROUNDS, bits, settings, train, train_until, train_until_killed
+from toys import ROUNDS, TINY, bits, settings, train, train_until, train_until_killed
 
 import flr
 from flr import arrays, config, session
@@ -21,6 +22,7 @@ from flr.contract import MODEL, Client, Declared, Method, by_name
 from flr.engine import checkpoint
 from flr.report.describe import array_bytes, message_bytes
 from flr.scenario.oracle import Oracle
+from flr.session import Run
 from flr.stack import parts_of
 
 # at a site of the tiny federation
@@ -60,6 +62,21 @@ def resume_after_kill(method: Any, folder: Path, monkeypatch: Any) -> None:
         out = folder / f"killed-{after_state}"
         train_until_killed(method, out, tasks=5, after_state=after_state)
         assert bits(flr.resume(out)) == bits(whole), OTHER_BITS
+
+
+def through_flower(method: Any, folder: Path, monkeypatch: Any) -> None:
+    """As Flower's messages, at nodes with states of their own: the same bits as in process."""
+    config, sites = settings(method), TINY["partition"]["clients"]
+    train_on_flower(config, folder / "flower", folder / "state", sites)
+    here = train(method, folder / "here")
+    assert bits(Run(folder / "flower")) == bits(here), OTHER_BITS
+    assert measured(Run(folder / "flower")) == measured(here)
+
+
+def measured(run: Run) -> list[Any]:
+    """What every server sees of a run: who took part in each round, how much was sent."""
+    keys = ("round", "participants", "bytes_up", "bytes_down", "accuracy")
+    return [[line[key] for key in keys] for line in run.metrics]
 
 
 def drop(method: Any, folder: Path, monkeypatch: Any) -> None:
@@ -272,6 +289,7 @@ CLAUSES = (
     workers,
     resume_at_every_step,
     resume_after_kill,
+    through_flower,
     drop,
     refuse_bad_update,
     batchnorm_with_a_last_batch_of_one,

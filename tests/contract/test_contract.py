@@ -27,6 +27,7 @@ BROKEN = [  # method, clause, what the failure says
     ("broken-workers", clauses.workers, "bits"),
     ("broken-resume", clauses.resume_at_every_step, "bits"),
     ("broken-rerun", clauses.resume_after_kill, "bits"),
+    ("broken-rerun", clauses.through_flower, "bits"),
     ("broken-drop", clauses.drop, r"\d"),  # the KeyError of a client that is missing
     ("broken-nan", clauses.refuse_bad_update, "not finite"),
     ("broken-batchnorm", clauses.batchnorm_with_a_last_batch_of_one, "more than 1 value"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 import tomllib
@@ -49,10 +50,16 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def parse(
-    raw: Mapping[str, Any], source: str = "config", lines: Mapping[Place, Where] | None = None
+    raw: Mapping[str, Any],
+    source: str = "config",
+    lines: Mapping[Place, Where] | None = None,
+    overrides: Sequence[str] = (),
 ) -> Config:
     """Checks a mapping shaped like the file; `lines` says where in `source` each key stands."""
-    return _check(raw, source, lines or {}, [])
+    where = dict(lines or {})
+    changed: Any = copy.deepcopy(dict(raw)) if overrides else raw
+    problems = apply(changed, where, overrides)
+    return _check(changed, source, where, problems)
 
 
 def _check(

@@ -132,15 +132,21 @@ def subset(dataset: Dataset, train: int | None, test: int | None) -> Dataset:
 
 
 def read(
-    path: Path, classes: tuple[str, ...] | None, label: str = "label", size: int | None = None
+    path: Path,
+    classes: tuple[str, ...] | None,
+    label: str = "label",
+    size: int | None = None,
+    *,
+    training: bool = False,
 ) -> tuple[Tensor, Tensor | None, tuple[str, ...] | None, list[str]]:
     """Inputs (in the publisher's units), labels, classes and row names of what is to be predicted.
 
-    Of a source with a training and a test part this is the test part. Labels are None if the source
-    has none; else they are positions in `classes`, or, if that is None, in the classes found. Rows
-    are named by their file, by their line (CSV) or by their position from 0 (npz).
+    Of a source with a training and a test part this is the test part, or the one for `training`.
+    Labels are None if the source has none; else they are positions in `classes`, or, if that is
+    None, in the classes found. Rows are named by their file, by their line (CSV) or by their
+    position from 0 (npz).
     """
-    samples, own = _read_any(path, label, size)
+    samples, own = _read_any(path, label, size, training)
     if samples.y is None:
         return samples.x, None, classes or own, samples.names
     y, where = samples.y, str(path)
@@ -152,10 +158,12 @@ def read(
     return samples.x, checks.encode(y, known, where), known, samples.names
 
 
-def _read_any(path: Path, label: str, size: int | None) -> tuple[Samples, tuple[str, ...] | None]:
+def _read_any(
+    path: Path, label: str, size: int | None, training: bool
+) -> tuple[Samples, tuple[str, ...] | None]:
     if path.is_dir():
         parts = images.parts(path)
-        folder = parts[1] if parts else path
+        folder = parts[0 if training else 1] if parts else path
         found = images.read_classes if images.subfolders(folder) else images.read_flat
         return found(folder, size), None
     suffix = path.suffix.lower()
@@ -168,7 +176,8 @@ def _read_any(path: Path, label: str, size: int | None) -> tuple[Samples, tuple[
             "Convert it to one of these."
         )
     arrays = files.read_npz(path)
-    part = "_test" if "x_test" in arrays else ""
+    wanted = "_train" if training else "_test"
+    part = wanted if f"x{wanted}" in arrays else ""
     return files.npz_samples(path, arrays, part), _npz_classes(path, arrays)
 
 

@@ -18,7 +18,7 @@ class NoiseRates:
 
     nominal: float | None
     realised: float | None
-    site_nominal: tuple[float, ...]
+    site_nominal: tuple[float | None, ...]
     site_realised: tuple[float | None, ...]  # None for a site without samples
 
 

@@ -1,0 +1,1 @@
+"""The same methods on Flower: its nodes and server carry them, nothing of transport is ours."""

@@ -1,0 +1,105 @@
+"""The settings of a run on Flower: a config, flat as Flower has it, and what only Flower needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from flwr.common.config import unflatten_dict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from flr import config as configs
+from flr.config import Config
+from flr.config.problems import nearest
+from flr.errors import ConfigError
+from flr.flower.node import listed
+
+SECTION = "flower"
+_SIMULATED = ("data", "scenario", "noise", "attack", "partition")
+
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda v: listed(v) if isinstance(v, str) else v)
+]
+Floats = Annotated[
+    tuple[float, ...],
+    BeforeValidator(lambda v: tuple(map(float, listed(v))) if isinstance(v, str) else v),
+]
+
+
+def _hyphens(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class Flower(BaseModel):
+    """`flower.*` of the run config: who takes part, where the server keeps things, privacy."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=_hyphens, populate_by_name=True
+    )
+
+    out: str = ""  # the server's run folder; empty: a new one under runs/
+    resume: bool = False  # go on with the run in `out`
+    min_sites: Annotated[int, Field(ge=0)] = 0  # 0: all sites of the scenario
+    wait: Annotated[float, Field(gt=0)] = 600.0  # seconds for sites to appear
+    timeout: Annotated[float, Field(gt=0)] = 3600.0  # seconds for the answers to a task
+    node_keys: bool = False  # a site's name stays bound to the node that first had it
+    classes: Names = ()  # the class list where sites bring their own data
+    test: str = ""  # the server's own test set: a folder, .csv or .npz
+    benchmark: str = ""  # the server's own clean samples, for methods that need some
+    mean: Floats = ()  # of the inputs in the publisher's units: one number, or one per channel
+    std: Floats = ()
+    augment: Literal["none", "crop-flip"] = "none"  # of the sites' own images
+    privacy: Literal["none", "server-clipping", "client-clipping"] = "none"
+    noise_multiplier: Annotated[float, Field(ge=0)] = 1.0
+    clipping_norm: Annotated[float, Field(gt=0)] = 1.0
+
+    @property
+    def own_data(self) -> bool:
+        """Whether sites bring their own data, rather than share of a scenario's."""
+        return bool(self.classes)
+
+
+def read(run_config: Mapping[str, Any]) -> tuple[Flower, dict[str, Any], list[str]]:
+    """Flower's flat run config as its own settings, the config's tree, and overrides.
+
+    `set` holds what has no key of its own there, or is a list: "method.lam=1; trackers=[]".
+    """
+    tree = unflatten_dict(dict(run_config))
+    own = tree.pop(SECTION, {})
+    overrides = [part.strip() for part in str(tree.pop("set", "")).split(";") if part.strip()]
+    try:
+        flower = Flower.model_validate(own)
+    except ValidationError as error:
+        raise ConfigError(_message(error)) from None
+    return flower, tree, overrides
+
+
+def resolve(
+    flower: Flower, tree: Mapping[str, Any], overrides: list[str], sites: int | None = None
+) -> Config:
+    """The config of this run, checked as for any other.
+
+    Where sites bring their own data, nothing in it says how samples are dealt out; `sites` is how
+    many there are, for checks that depend on it.
+    """
+    source = "[tool.flwr.app.config]"
+    if not flower.own_data:
+        return configs.parse(tree, source, overrides=overrides)
+    own = {key: value for key, value in tree.items() if key not in _SIMULATED}
+    own["partition"] = {"kind": "iid", "clients": sites or max(flower.min_sites, 1)}
+    if flower.benchmark:
+        own["scenario"] = {"benchmark": 1}
+    return configs.parse(own, source, overrides=overrides)
+
+
+def _message(error: ValidationError) -> str:
+    known = [_hyphens(name) for name in Flower.model_fields]
+    lines = []
+    for found in error.errors():
+        key = ".".join(str(part) for part in found["loc"])
+        if found["type"] == "extra_forbidden":
+            text = f"is not known.{nearest(key, known)} Known: {', '.join(known)}."
+        else:
+            text = f"= {found['input']!r} is not valid: {found['msg'].lower()}."
+        lines.append(f"{SECTION}.{key} {text}")
+    return "\n".join(["[tool.flwr.app.config] has errors. Correct these:", *lines])

@@ -1,0 +1,72 @@
+"""What crosses the wire: arrays as Flower's records, everything else as one canonical JSON string.
+
+Data types are kept as they are (counters of BatchNorm stay integers), and no object is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from flr.arrays import Arrays, canonical_json
+from flr.errors import RunError
+
+SCHEMA = 1  # of notes; a site refuses a server that speaks another one
+
+_ARRAYS, _NOTE = "arrays", "note"  # names of the records in a message
+_VERSION, _TEXT = "schema", "json"  # keys of the note
+
+
+class OtherSchemaError(RunError):
+    """A message of a version of flr that speaks otherwise."""
+
+
+def to_record(arrays: Arrays) -> ArrayRecord:
+    """Arrays as Flower carries them, in a fixed order."""
+    return ArrayRecord({name: _array(name, arrays[name]) for name in sorted(arrays)})
+
+
+def from_record(record: ArrayRecord) -> Arrays:
+    """The inverse of `to_record`; the tensors own their memory."""
+    return {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
+
+
+def write(
+    note: Mapping[str, Any], arrays: Arrays | None = None, beside: Mapping[str, Any] | None = None
+) -> RecordDict:
+    """The content of a message: one note and, where there are arrays, one record of them.
+
+    `beside` are entries for Flower's own modifiers, in the record that holds the note.
+    """
+    text: dict[str, Any] = {_VERSION: SCHEMA, _TEXT: canonical_json(note)}
+    records: dict[str, Any] = {_NOTE: ConfigRecord({**text, **(beside or {})})}
+    if arrays is not None:
+        records[_ARRAYS] = to_record(arrays)
+    return RecordDict(records)
+
+
+def read(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
+    """The inverse of `write`; refuses what another version of flr, or another app, has sent."""
+    record = content.config_records.get(_NOTE, ConfigRecord())
+    if record.get(_VERSION) != SCHEMA:
+        raise OtherSchemaError(
+            f"Expected a message of version {SCHEMA}; got version {record.get(_VERSION)!r}. Install "
+            "the same version of flr at the server and at every site."
+        )
+    arrays = content.array_records.get(_ARRAYS)
+    return json.loads(str(record[_TEXT])), {} if arrays is None else from_record(arrays)
+
+
+def _array(name: str, value: torch.Tensor) -> Array:
+    try:
+        return Array(value.detach().cpu().numpy())
+    except TypeError:
+        raise RunError(
+            f"Expected numbers of a type that NumPy knows too; {name} is {value.dtype}, which "
+            "Flower cannot carry unchanged. Convert the model to float32."
+        ) from None

@@ -1,0 +1,321 @@
+"""The server and the sites of a run on Flower, with its real messages and without its network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from direct import DirectGrid, run_config, train_on_flower
+from flwr.app import Message
+from toys import TINY, bits, settings, train
+
+from flr import arrays, config, registry
+from flr.assemble import load_data, load_scenario
+from flr.errors import ConfigError, DataError, RunError
+from flr.flower import node as nodes
+from flr.flower import wire
+from flr.flower.roll import in_order
+from flr.flower.server import serve
+from flr.session import Run
+
+SITES = TINY["partition"]["clients"]
+AGGREGATORS = [entry.name for entry in registry.entries("aggregator").values()]
+DIGITS = ", ".join(str(digit) for digit in range(10))
+OWN = {"classes": DIGITS, "mean": "0", "std": "16", "wait": 0.5}
+
+
+@pytest.fixture
+def site_files(tmp_path: Path) -> dict[str, Path]:
+    """What the sites of the tiny federation hold, as a file at each of them."""
+    settled = config.parse(settings("flr"))
+    dataset = load_data(settled)
+    scenario = load_scenario(settled, dataset)
+    files = {}
+    for number, (rows, given) in enumerate(zip(scenario.sites, scenario.given, strict=True)):
+        path = tmp_path / f"ward-{number}.npz"
+        np.savez(path, x=dataset.train.x[rows].numpy(), y=given.numpy())
+        files[f"ward-{number}"] = path
+    np.savez(tmp_path / "test.npz", x=dataset.test.x.numpy(), y=dataset.test.y.numpy())
+    return files
+
+
+def own_nodes(files: dict[str, Path], state: Path, **changes: Any) -> dict[int, dict[str, Any]]:
+    return {
+        100 + k: {"site": site, "data": str(path), "state-dir": str(state), **changes}
+        for k, (site, path) in enumerate(files.items())
+    }
+
+
+class Failing(DirectGrid):
+    """Does something else when the n-th task goes out."""
+
+    def __init__(self, nodes: Any, at: int, act: Callable[[Failing], None]) -> None:
+        super().__init__(nodes)
+        self.at, self.act, self.tasks = at, act, 0
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        held = list(messages)
+        if held and held[0].metadata.message_type == "train":
+            self.tasks += 1
+            if self.tasks == self.at:
+                self.act(self)
+        return super().push_messages(held)
+
+
+def scenario_nodes(state: Path, first: int = 1) -> dict[int, dict[str, Any]]:
+    return {first + k: {"partition-id": k, "state-dir": str(state)} for k in range(SITES)}
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
+def test_every_aggregator_gives_the_same_bits(aggregator, tmp_path):
+    changed = settings("fedavg", aggregate=aggregator, train={"participation": 1.0})
+    train_on_flower(changed, tmp_path / "flower", tmp_path / "state", SITES)
+    here = train("fedavg", tmp_path / "here", aggregate=aggregator, train={"participation": 1.0})
+    assert bits(Run(tmp_path / "flower")) == bits(here)
+
+
+def test_sites_with_files_of_their_own_give_the_same_bits(site_files, tmp_path):
+    grid = DirectGrid(own_nodes(site_files, tmp_path / "state"))
+    out, test = tmp_path / "flower", str(tmp_path / "test.npz")
+    own = OWN | {"min-sites": SITES, "test": test}
+    serve(grid, run_config(settings("flr"), out, **own))
+    here = train("flr", tmp_path / "here")
+    ours, theirs = (arrays.load(run / "model.safetensors")[0] for run in (here.folder, out))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert [m["accuracy"] for m in Run(out).metrics] == [m["accuracy"] for m in here.metrics]
+    assert {line["site"] for line in Run(out).clients} <= site_files.keys()
+    text = str(next(m for m in grid.messages if m.metadata.message_type == "train").content)
+    assert str(tmp_path) not in text  # the server's paths are its own
+
+
+def test_a_stopped_server_goes_on_with_the_round_it_had(tmp_path):
+    def crash(grid: Failing) -> None:
+        raise ConnectionError("the SuperLink is gone")
+
+    out, state = tmp_path / "run", tmp_path / "state"
+    with pytest.raises(ConnectionError):
+        serve(Failing(scenario_nodes(state), 3, crash), run_config(settings("flr"), out))
+    rounds = len(Run(out).metrics)
+    serve(
+        DirectGrid(scenario_nodes(state, first=50)), {"flower.out": str(out), "flower.resume": True}
+    )
+    assert rounds == 2
+    assert [m["round"] for m in Run(out).metrics] == list(range(1, TINY["rounds"] + 1))
+    assert bits(Run(out)) == bits(train("flr", tmp_path / "here"))
+
+
+def test_nodes_that_restart_under_new_ids_go_on_with_their_state(tmp_path):
+    state, out = tmp_path / "state", tmp_path / "run"
+    old, new = scenario_nodes(state), scenario_nodes(state, first=500)
+    grid = DirectGrid(old)
+
+    def present() -> list[int]:
+        rounds = {m.metadata.group_id for m in grid.messages if m.metadata.group_id}
+        grid.nodes = new if len(rounds) >= 2 else old
+        return list(grid.nodes)
+
+    grid.get_node_ids = present  # type: ignore[method-assign]
+    serve(grid, run_config(settings("flr"), out))
+    assert min(grid.nodes) == 500
+    assert bits(Run(out)) == bits(train("flr", tmp_path / "here"))
+
+
+def test_a_node_that_is_gone_is_dropped_and_the_run_goes_on(tmp_path):
+    grid = DirectGrid(scenario_nodes(tmp_path / "state"))
+    real = grid.get_node_ids
+
+    def some() -> list[int]:
+        done = len([m for m in grid.messages if m.metadata.message_type == "train"])
+        return [n for n in real() if n != 2 or done < 6]
+
+    grid.get_node_ids = some  # type: ignore[method-assign]
+    everyone = settings("flr", train={"participation": 1.0})
+    serve(grid, run_config(everyone, tmp_path / "run"))
+    dropped = {(m["round"], tuple(m["dropped"])) for m in Run(tmp_path / "run").metrics}
+    assert dropped == {(1, ()), (2, (1,)), (3, (1,)), (4, (1,))}
+
+
+def test_a_site_keeps_only_the_versions_that_a_checkpoint_needs(tmp_path):
+    everyone = settings("flr", rounds=6, train={"participation": 1.0})
+    train_on_flower(everyone, tmp_path / "run", tmp_path / "state", SITES)
+    kept = [len(list(site.iterdir())) for site in (tmp_path / "state").glob("*/*/*")]
+    assert len(kept) == SITES
+    assert max(kept) <= 3
+
+
+def test_a_site_that_lost_its_state_is_named(tmp_path):
+    def lose(grid: Failing) -> None:
+        for path in (tmp_path / "state").glob("*/site-1/*/*"):
+            path.unlink()
+
+    everyone = settings("flr", train={"participation": 1.0})
+    serve(
+        Failing(scenario_nodes(tmp_path / "state"), 3, lose),
+        run_config(everyone, tmp_path / "run"),
+    )
+    lost = [c for c in Run(tmp_path / "run").clients if c["status"] == "refused"]
+    assert {c["site"] for c in lost} == {"site-1"}
+    assert "state-dir" in lost[0]["reason"]
+
+
+def spoil(files: dict[str, Path], changes: dict[int, dict[str, Any]], state: Path) -> DirectGrid:
+    nodes = own_nodes(files, state)
+    for number, change in changes.items():
+        nodes[100 + number] |= change
+    return DirectGrid(nodes)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"classes": "a, b"}, ["class list is a, b", "leave it out"]),
+        ({"data": "/nowhere/at/all.npz"}, ["no data", "node config"]),
+        ({"data": "{tmp}/wide.npz"}, ["shape (1, 9, 9)", "takes (1, 8, 8)", "alike"]),
+        ({"data": "{tmp}/names.npz"}, ["cannot be used with the classes", "SuperNode"]),
+        ({"site": "../ward"}, ["site name", "--node-config"]),
+    ],
+    ids=["classes", "nothing", "shape", "labels", "name"],
+)
+def test_a_site_that_does_not_fit_is_refused_by_name(change, words, site_files, tmp_path):
+    np.savez(tmp_path / "wide.npz", x=np.zeros((4, 9, 9), np.uint8), y=np.arange(4))
+    np.savez(tmp_path / "names.npz", x=np.zeros((4, 8, 8), np.uint8), y=np.array(["cat"] * 4))
+    change = {key: value.format(tmp=tmp_path) for key, value in change.items()}
+    grid = spoil(site_files, {2: change}, tmp_path / "state")
+    own = OWN | {"min-sites": SITES}
+    with pytest.raises(RunError) as caught:
+        serve(grid, run_config(settings("flr"), tmp_path / "run", **own))
+    said = str(caught.value)
+    assert f"{SITES} sites" in said
+    assert all(word in said for word in words), said
+    assert "ward-2" in said or "site" not in change or "node 102" in said
+    assert str(tmp_path) not in said  # nothing of a site's own paths leaves it
+
+    own["min-sites"] = SITES - 1  # the others can do without it
+    serve(spoil(site_files, {2: change}, tmp_path / "state"),
+          run_config(settings("flr"), tmp_path / "fewer", **own))  # fmt: skip
+    assert "ward-2" not in json.loads((tmp_path / "fewer" / "federation.json").read_text())["sites"]
+
+
+def test_a_site_refuses_a_message_of_another_version(site_files, tmp_path, monkeypatch):
+    grid = DirectGrid(own_nodes(site_files, tmp_path / "state"))
+    real = grid.push_messages
+
+    def as_of_tomorrow(messages: Iterable[Message]) -> list[str]:
+        held = list(messages)
+        for message in held:
+            message.content.config_records["note"]["schema"] = wire.SCHEMA + 1
+        return real(held)
+
+    monkeypatch.setattr(grid, "push_messages", as_of_tomorrow)
+    with pytest.raises(RunError, match='site "ward-0": Expected a message of version 1; got ver'):
+        serve(grid, run_config(settings("flr"), tmp_path / "run", **OWN, **{"min-sites": SITES}))
+
+
+def test_a_reply_of_another_shape_is_refused_by_name(tmp_path, monkeypatch):
+    real = nodes.answer
+
+    def cut(node: Any, *args: Any) -> Any:
+        found = real(node, *args)
+        if node.site == "site-1":
+            sent = found.reply.arrays
+            name = next(n for n in sent if n.endswith("4.weight"))
+            sent[name] = sent[name][:5]
+        return found
+
+    monkeypatch.setattr(nodes, "answer", cut)
+    everyone = settings("flr", train={"participation": 1.0})
+    train_on_flower(everyone, tmp_path / "run", tmp_path / "state", SITES)
+    refused = {c["site"]: c["reason"] for c in Run(tmp_path / "run").clients if c["reason"]}
+    assert refused.keys() == {"site-1"}
+    assert "has shape (5, 12), expected (10, 12)" in refused["site-1"]
+
+
+def test_weights_that_do_not_fit_the_sites_model_are_refused_there(tmp_path, monkeypatch):
+    real = nodes.make_blueprint
+
+    def other(settled: Any, subject: Any, sites: Any, state: Any) -> Any:
+        if sites.site.name == "site-3":
+            wider = {"name": "toys:batchnorm_net", "width": 20}
+            tree = tomllib.loads(settled.to_toml())
+            settled = config.parse({**tree, "train": {**tree["train"], "model": wider}})
+        return real(settled, subject, sites, state)
+
+    monkeypatch.setattr(nodes, "make_blueprint", other)
+    everyone = settings("flr", train={"participation": 1.0})
+    train_on_flower(everyone, tmp_path / "run", tmp_path / "state", SITES)
+    reasons = {c["site"]: c["reason"] for c in Run(tmp_path / "run").clients if c["reason"]}
+    assert reasons.keys() == {"site-3"}
+    assert "do not fit its model" in reasons["site-3"]
+
+
+def test_a_name_stays_with_its_node_where_nodes_have_keys(tmp_path):
+    nodes_ = scenario_nodes(tmp_path / "state")
+    twin = {900: {"partition-id": 1, "state-dir": str(tmp_path / "other")}}
+    for bound, expected in ((False, 900), (True, 2)):
+        grid = DirectGrid(nodes_)
+        everyone = settings("flr", train={"participation": 1.0})
+
+        def later(grid: DirectGrid = grid) -> list[int]:
+            done = any(m.metadata.message_type == "train" for m in grid.messages)
+            return [*nodes_, *(twin if done else {})]
+
+        grid.nodes |= twin
+        grid.get_node_ids = later  # type: ignore[method-assign]
+        out = tmp_path / f"run-{bound}"
+        serve(grid, run_config(everyone, out, **{"node-keys": bound}))
+        asked = [m.metadata.dst_node_id for m in grid.messages if "order" in str(m.content)]
+        assert asked[-SITES:].count(expected) == 1
+
+
+def test_mistakes_cost_no_node_a_message(tmp_path):
+    grid = DirectGrid(scenario_nodes(tmp_path / "state"))
+    wrong = run_config(settings("flr", drop=0.5), tmp_path / "run")
+    with pytest.raises(ConfigError, match="drop is for simulated clients"):
+        serve(grid, wrong)
+    with pytest.raises(
+        ConfigError, match=r'flower\.min-sits is not known\. Did you mean "min-sites"'
+    ):
+        serve(grid, run_config(settings("flr"), tmp_path / "run", **{"min-sits": 2}))
+    with pytest.raises(ConfigError, match="needs clean samples"):
+        serve(grid, run_config(settings("focus"), tmp_path / "run", **OWN, **{"min-sites": 2}))
+    with pytest.raises(DataError, match="run that has begun"):
+        serve(grid, {"flower.resume": True, "flower.out": str(tmp_path / "none")})
+    assert not grid.messages
+    assert not (tmp_path / "run").exists()
+
+
+def test_sites_are_ordered_as_people_count():
+    names = ["site-10", "site-9", "Ward", "site-1", "ward 2b", "ward 2", "7"]
+    assert in_order(names) == ["7", "Ward", "site-1", "site-9", "site-10", "ward 2", "ward 2b"]
+
+
+def test_arrays_cross_the_wire_unchanged():
+    sent = {
+        "model.0.weight": torch.randn(3, 2),
+        "model.0.counter": torch.tensor(7),
+        "bytes": torch.arange(4, dtype=torch.uint8),
+        "flags": torch.tensor([True, False]),
+        "half": torch.randn(2).half(),
+        "none": torch.empty(0, 5),
+    }
+    _, came = wire.read(wire.write({}, sent))
+    assert sorted(came) == sorted(sent)
+    for name, value in sent.items():
+        assert came[name].dtype == value.dtype
+        assert torch.equal(came[name], value)
+        came[name].zero_()  # owns its memory
+    with pytest.raises(RunError, match="bfloat16"):
+        wire.write({}, {"x": torch.zeros(1).bfloat16()})
+
+
+def test_the_core_does_not_import_flower():
+    look = "import sys, flr, flr.cli.main, flr.reproduce.runner; sys.exit('flwr' in sys.modules)"
+    subprocess.run([sys.executable, "-c", look], check=True)
