@@ -15,6 +15,7 @@ import pytest
 import torch
 from direct import DirectGrid, run_config, train_on_flower
 from flwr.app import Message
+from flwr.proto.node_pb2 import NodeInfo
 from toys import TINY, bits, settings, train
 
 from flr import arrays, config, registry
@@ -256,23 +257,34 @@ def test_weights_that_do_not_fit_the_sites_model_are_refused_there(tmp_path, mon
     assert "do not fit its model" in reasons["site-3"]
 
 
-def test_a_name_stays_with_its_node_where_nodes_have_keys(tmp_path):
-    nodes_ = scenario_nodes(tmp_path / "state")
+def test_a_name_stays_with_its_key_where_nodes_have_some(tmp_path):
+    state = tmp_path / "state"
     twin = {900: {"partition-id": 1, "state-dir": str(tmp_path / "other")}}
     for bound, expected in ((False, 900), (True, 2)):
-        grid = DirectGrid(nodes_)
-        everyone = settings("flr", train={"participation": 1.0})
+        grid = DirectGrid(scenario_nodes(state) | twin)
 
-        def later(grid: DirectGrid = grid) -> list[int]:
-            done = any(m.metadata.message_type == "train" for m in grid.messages)
-            return [*nodes_, *(twin if done else {})]
+        def there(grid: DirectGrid = grid) -> list[NodeInfo]:
+            begun = any(m.metadata.message_type == "train" for m in grid.messages)
+            nodes = [n for n in grid.nodes if n != 900 or begun]
+            return [NodeInfo(node_id=n, public_key=b"key of %d" % n) for n in nodes]
 
-        grid.nodes |= twin
-        grid.get_node_ids = later  # type: ignore[method-assign]
+        grid.get_nodes = there  # type: ignore[method-assign]
         out = tmp_path / f"run-{bound}"
-        serve(grid, run_config(everyone, out, **{"node-keys": bound}))
-        asked = [m.metadata.dst_node_id for m in grid.messages if "order" in str(m.content)]
-        assert asked[-SITES:].count(expected) == 1
+        serve(grid, run_config(settings("fedavg", train={"participation": 1.0}), out,
+                               **{"node-keys": bound}))  # fmt: skip
+        tasks = [m for m in grid.messages if m.metadata.message_type == "train"]
+        assert [m.metadata.dst_node_id for m in tasks[-SITES:]].count(expected) == 1
+
+
+def test_a_late_message_of_a_killed_run_harms_no_state(tmp_path):
+    everyone = settings("flr", train={"participation": 1.0})
+    grid = train_on_flower(everyone, tmp_path / "run", tmp_path / "state", SITES)
+    files = sorted((tmp_path / "state").glob("*/*/*/*"))
+    before = {path: path.read_bytes() for path in files}
+    late = [m for m in grid.messages if m.metadata.group_id == "2"]
+    grid.push_messages(late)
+    assert len(late) == SITES
+    assert all(path.read_bytes() == content for path, content in before.items())
 
 
 def test_mistakes_cost_no_node_a_message(tmp_path):

@@ -42,6 +42,11 @@ class StateFiles:
         """Keeps a new version beside the older ones."""
         arrays.save(self.path(site, version), state)
 
+    def versions(self, site: int) -> set[int]:
+        """What is there of a site."""
+        names = (path.stem for path in (self.folder / str(site)).glob("*.safetensors"))
+        return {int(name) for name in names if name.isdigit()}
+
     def drop(self, site: int, version: int) -> None:
         """Forgets a version that nothing refers to."""
         self.path(site, version).unlink(missing_ok=True)

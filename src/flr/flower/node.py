@@ -134,7 +134,9 @@ def answer(node: Node, charter: Charter, order: Order, keep: set[int], received:
             f"its state of step {order.version} is gone. Bring its state-dir back, or leave the "
             "site out and start a new run"
         )
-    states.keep_only({order.client: keep})
+    # a message of a run that was killed may come late, when its successor is further on
+    later = {version for version in states.versions(order.client) if version >= order.step}
+    states.keep_only({order.client: keep | later})
     blueprint = make_blueprint(config, subject, OnlySite(order.client, site), states)
     with threads(config.train.threads):
         desk = Desk(blueprint)

@@ -14,7 +14,7 @@ from pathlib import Path
 from flr.errors import RunError
 from flr.flower import guard
 
-_START = 60.0  # seconds a process gets until it can be used
+_START = 180.0  # seconds a process gets until it can be used, also on a busy machine
 _GONE = 10.0  # seconds that ended processes get to leave the process table
 _POLL = 0.1
 _TAIL = 4000  # bytes of a log that an error shows

@@ -42,7 +42,7 @@ class Roll:
     grid: Grid
     note: Mapping[str, Any]  # the charter, as nodes get it
     screen: Callable[[Facts], str]  # why a site cannot take part; empty if it can
-    bound: bool = False  # a name belongs to the first node that has it
+    keys: dict[str, str] | None = None  # of sites; a name stays with its key. None: without keys
     nodes: dict[str, int] = field(default_factory=dict)
     facts: dict[str, Facts] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)  # by site, or by node where it has none
@@ -50,20 +50,20 @@ class Roll:
 
     def call(self) -> set[int]:
         """Asks unknown nodes and hears those that have answered; gives the nodes there are."""
-        present = set(self.grid.get_node_ids())
-        unknown = sorted(present - self.asked.keys())
+        present = {node.node_id: node.public_key.hex() for node in self.grid.get_nodes()}
+        unknown = sorted(present.keys() - self.asked.keys())
         messages = [Message(wire.write(self.note), node, "query.hello") for node in unknown]
         for node, sent in zip(unknown, push(self.grid, messages), strict=True):
             if sent is not None:
                 self.asked[node] = sent
-        for node in self.asked.keys() - present:
+        for node in self.asked.keys() - present.keys():
             del self.asked[node]  # may come back, perhaps as another site
         waiting = {sent: node for node, sent in self.asked.items() if sent}
         for reply in pull(self.grid, waiting):
             node = waiting[reply.metadata.reply_to_message_id]
             self.asked[node] = ""
-            self._hear(node, reply)
-        return present
+            self._hear(node, present.get(node, ""), reply)
+        return set(present)
 
     def wait_for(self, enough: Callable[[set[str]], bool], seconds: float) -> set[str]:
         """The sites that are there once they are enough, or when the time is up."""
@@ -86,7 +86,7 @@ class Roll:
         lines = [f"{name}: {reason}." for name, reason in sorted(self.refused.items())]
         return "\n".join(["Left out:", *lines]) if lines else "No other node has connected."
 
-    def _hear(self, node: int, reply: Message) -> None:
+    def _hear(self, node: int, key: str, reply: Message) -> None:
         if reply.has_error():
             return self.refuse(f"node {node}", f"it does not answer ({reply.error.reason})")
         try:
@@ -98,8 +98,8 @@ class Roll:
             return self.refuse(name, said["problem"])
         facts = Facts(said["site"], said["examples"], tuple(said["shape"]), said["dtype"])
         older = self.nodes.get(facts.site)
-        if older is not None and older != node and self.bound:
-            return self.refuse(f"node {node}", f"{name} belongs to another node, with another key")
+        if self.keys is not None and self.keys.setdefault(facts.site, key) != key:
+            return self.refuse(f"node {node}", f"{name} belongs to a node with another key")
         reason = self.screen(facts)
         if reason:
             return self.refuse(name, reason)
