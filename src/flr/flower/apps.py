@@ -12,7 +12,6 @@ from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import fixedclipping_mod
 from flwr.serverapp import Grid, ServerApp
 
 from flr.arrays import Arrays
@@ -22,6 +21,7 @@ from flr.flower import node as nodes
 from flr.flower import wire
 from flr.flower.charter import Charter
 from flr.flower.node import Node, RefusalError
+from flr.flower.privacy import clipping_mod
 from flr.flower.wire import OtherSchemaError
 
 log = logging.getLogger("flr")
@@ -48,7 +48,7 @@ def client_app() -> ClientApp:
         return respond(message, context, do_task)
 
     app.train()(train)
-    app.train("private", mods=[fixedclipping_mod])(train)
+    app.train("private", mods=[clipping_mod])(train)
     return app
 
 

@@ -12,6 +12,7 @@ from flr import trackers
 from flr.assemble import views_of
 from flr.config import Config
 from flr.contract import Method
+from flr.flower import privacy
 from flr.flower.members import Members
 from flr.flower.subject import Holdings
 from flr.report import diary, html, lines, summary
@@ -20,6 +21,8 @@ from flr.report.diary import Diary
 from flr.report.rates import NoiseRates
 
 log = logging.getLogger("flr")
+
+ROLL_CALL = ("at the roll call: its name, the shape and type of its samples, its class list",)
 
 
 def make_diary(
@@ -68,5 +71,11 @@ def write_report(config: Config, members: Members, method: Method, folder: Path)
     )
     summary.save(folder, summary.summarise(metrics, facts))
     plots.curves(metrics, folder / html.CURVES, config.label)
-    html.run_page(folder, leaves_the_site(method), "the Flower run of federation.json")
+    leaves = [
+        *leaves_the_site(method),
+        *ROLL_CALL,
+        privacy.declaration(members.flower, config.rounds),
+    ]
+    sites = dict(zip(members.sites, members.examples, strict=True))
+    html.run_page(folder, [line for line in leaves if line], "flwr run .", sites)
     log.info("Report: %s", (folder / html.NAME).resolve())

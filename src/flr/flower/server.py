@@ -44,6 +44,8 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
     config = settings.resolve(flower, tree, overrides)
     refuse(config, flower)
     holdings = own_holdings(flower) if flower.own_data else from_scenario(config)
+    if holdings.subject is not None:
+        privacy.check_model(config, flower, holdings.subject)
     folder = new_folder(Path(flower.out) if flower.out else default_folder(config))
     log.info("Run folder: %s", folder.resolve())
     with locked(folder):
@@ -54,6 +56,7 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         if flower.own_data:
             config = settings.resolve(flower, tree, overrides, len(sites))
             check_model(config, subject.input_shape, len(subject.classes))
+            privacy.check_model(config, flower, subject)
         examples = tuple(roll.facts[site].examples for site in sites)
         members = Members(charter.experiment, tuple(sites), examples, subject, flower, roll.keys)
         members.save(folder)
@@ -134,12 +137,11 @@ def federate(
         desk = clean and BenchmarkDesk(plan, subject.normalise(clean[0]), clean[1])
         server = make_server(config, members.examples, plan.method, networks, desk)
         transport = make_transport(roll, config, members)
-        privacy.protect(members.flower, server, transport)
         probe = make_diary(config, members, holdings, networks, folder)
         federation = Federation(
             method=plan.method,
             server=server,
-            transport=transport,
+            transport=privacy.protect(members.flower, server, transport),
             state=transport.states,
             folder=folder / "checkpoint",
             min_replies=config.min_replies,

@@ -50,8 +50,8 @@ class Flower(BaseModel):
     std: Floats = ()
     augment: Literal["none", "crop-flip"] = "none"  # of the sites' own images
     privacy: Literal["none", "server-clipping", "client-clipping"] = "none"
-    noise_multiplier: Annotated[float, Field(ge=0)] = 1.0
-    clipping_norm: Annotated[float, Field(gt=0)] = 1.0
+    noise_multiplier: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    clipping_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
     @property
     def own_data(self) -> bool:

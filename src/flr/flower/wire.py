@@ -55,8 +55,8 @@ def read(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
     record = content.config_records.get(_NOTE, ConfigRecord())
     if record.get(_VERSION) != SCHEMA:
         raise OtherSchemaError(
-            f"Expected a message of version {SCHEMA}; got version {record.get(_VERSION)!r}. Install "
-            "the same version of flr at the server and at every site."
+            f"Expected a message of version {SCHEMA}; got version {record.get(_VERSION)!r}. "
+            "Install the same version of flr at the server and at every site."
         )
     arrays = content.array_records.get(_ARRAYS)
     return json.loads(str(record[_TEXT])), {} if arrays is None else from_record(arrays)

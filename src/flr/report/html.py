@@ -26,11 +26,16 @@ _SHOWN = 40  # rows of a table before the rest is folded away
 _EVENTS = 100  # dropped or refused clients named one by one
 
 
-def run_page(folder: Path, leaves: Sequence[str], again: str | None = None) -> Path:
+def run_page(
+    folder: Path,
+    leaves: Sequence[str],
+    again: str | None = None,
+    sites: Mapping[str, int] | None = None,
+) -> Path:
     """Writes `report.html` from what a finished run folder holds.
 
     `leaves` says in words what leaves a site. `again` is the command that repeats the run, where
-    it is not simply its config.
+    it is not simply its config. `sites` are the names and sizes of real ones, in order.
     """
     found = summary.load(folder)
     metrics = lines.read(folder / METRICS)
@@ -44,6 +49,8 @@ def run_page(folder: Path, leaves: Sequence[str], again: str | None = None) -> P
         config=_text(folder / "config.toml"),
         leaves=leaves,
         again=again or _again(folder),
+        sites=sites or {},
+        names=list(sites or ()),
         dropped=Counter(client for line in metrics for client in line["dropped"]).most_common(),
         refused=[(line["round"], entry) for line in metrics for entry in line["refused"]],
         shown=_SHOWN,

@@ -23,16 +23,21 @@ _NOISY = {
 
 
 def curves(metrics: Metrics, path: Path, title: str) -> None:
-    """One run: test accuracy, and what becomes of wrong labels at the server and at clients."""
-    figure, (accuracy, server, client) = _figure(title)
+    """One run: test accuracy, and what becomes of wrong labels at the server and at clients.
+
+    Where nobody knows which labels are wrong, as in a real federation, only the first.
+    """
+    known = any("memorization" in line for line in metrics)
+    figure, (accuracy, *sides) = _figure(title, panels=3 if known else 1)
     accuracy.set_title("Test accuracy", loc="left")
     blue = Look(style.BLUE)
     style.line(accuracy, style.points(metrics, "accuracy"), "global model", blue)
     _finish(accuracy, "right on the test set (%)", "the accuracy was not measured")
-    for axes, side, where in (
-        (server, "server", "Wrong labels at the server: the global model on all sites' data"),
-        (client, "client", "Wrong labels at clients: their models after local training"),
-    ):
+    wheres = (
+        ("server", "Wrong labels at the server: the global model on all sites' data"),
+        ("client", "Wrong labels at clients: their models after local training"),
+    )
+    for axes, (side, where) in zip(sides, wheres, strict=False):
         axes.set_title(where, loc="left")
         for key, (label, look) in _NOISY.items():
             style.line(axes, style.points(metrics, "memorization", side, key), label, look)
@@ -70,14 +75,14 @@ def comparison(runs: Mapping[str, Metrics], path: Path) -> None:
     write_atomically(path, style.png(figure))
 
 
-def _figure(title: str) -> tuple[Figure, tuple[Axes, Axes, Axes]]:
+def _figure(title: str, panels: int = 3) -> tuple[Figure, list[Axes]]:
     # one narrow column: on a phone three panels side by side could not be read
-    figure = style.sheet(7.0, 9.6, dpi=130)
+    figure = style.sheet(7.0, 3.2 * panels, dpi=130)
     if title:
         figure.suptitle(title, fontsize=13, fontweight="bold", parse_math=False)
-    first, second, third = figure.subplots(3, 1, sharex=True)
-    third.set_xlabel("round", fontsize=11)
-    return figure, (first, second, third)
+    column = [row[0] for row in figure.subplots(panels, 1, sharex=True, squeeze=False)]
+    column[-1].set_xlabel("round", fontsize=11)
+    return figure, column
 
 
 def _finish(axes: Axes, unit: str, empty: str) -> None:
