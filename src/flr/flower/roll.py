@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from flr.flower import wire
 
 log = logging.getLogger("flr")
 
-PAUSE = 0.2  # seconds between two looks at the SuperLink
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks at the SuperLink
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,13 @@ class Roll:
     def wait_for(self, enough: Callable[[set[str]], bool], seconds: float) -> set[str]:
         """The sites that are there once they are enough, or when the time is up."""
         end = time.monotonic() + seconds
-        while True:
+        for pause in pauses():
             present = self.call()
             sites = {site for site, node in self.nodes.items() if node in present}
             if enough(sites) or time.monotonic() > end:
-                return sites
-            time.sleep(PAUSE)
+                break
+            time.sleep(pause)
+        return sites
 
     def refuse(self, name: str, reason: str) -> None:
         """Leaves a site or node out, and says so where the people at the server read it."""
@@ -108,6 +109,14 @@ class Roll:
         self.nodes[facts.site], self.facts[facts.site] = node, facts
         self.refused.pop(name, None)
         return None
+
+
+def pauses() -> Iterator[float]:
+    """Short at first, so that small work is quick; longer later, so that the SuperLink can rest."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(pause * 1.2, LONGEST_PAUSE)
 
 
 def push(grid: Grid, messages: list[Message]) -> list[str | None]:

@@ -13,7 +13,7 @@ from flwr.app import Message
 from flr.client.desk import Answer
 from flr.contract import Reply, Task
 from flr.flower import wire
-from flr.flower.roll import PAUSE, Roll, pull, push
+from flr.flower.roll import Roll, pauses, pull, push
 
 log = logging.getLogger("flr")
 
@@ -89,14 +89,15 @@ class FlowerTransport:
     def _answers(self, waiting: dict[str, int]) -> list[Answer]:
         answers = []
         end = time.monotonic() + self.timeout
-        while waiting and time.monotonic() < end:
+        for pause in pauses():
             for reply in pull(self.roll.grid, waiting):
                 client = waiting.pop(reply.metadata.reply_to_message_id)
                 answer = self._read(client, reply)
                 if answer is not None:
                     answers.append(answer)
-            if waiting:
-                time.sleep(PAUSE)
+            if not waiting or time.monotonic() > end:
+                break
+            time.sleep(pause)
         for client in waiting.values():
             log.warning("%s has not answered within %s s.", self.name(client), self.timeout)
         return answers
