@@ -5,7 +5,7 @@ Nothing here knows a clean label of a site; simulate.py, which measures, does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,7 @@ from flr.data import sources
 from flr.data.batches import Batches, shape_after
 from flr.data.dataset import Dataset, SiteTable, Subject, site_table
 from flr.data.lazy import Inputs, Pictures
+from flr.engine.local import PIECE
 from flr.errors import ConfigError
 from flr.report.diary import Predict, Views
 from flr.scenario import scenario as scenarios
@@ -119,7 +120,13 @@ def make_sites(dataset: Dataset, scenario: Scenario) -> SiteTable:
     return site_table(x, scenario.sites, scenario.given, len(dataset.classes))
 
 
-def make_blueprint(config: Config, subject: Subject, sites: Sites, state: StateFiles) -> Blueprint:
+def make_blueprint(
+    config: Config,
+    subject: Subject,
+    sites: Sites,
+    state: StateFiles,
+    views: Mapping[str, Inputs] | None = None,
+) -> Blueprint:
     """What the desks of this run are made from; holds no clean label."""
     return Blueprint(
         method=config.build_method(),
@@ -130,6 +137,7 @@ def make_blueprint(config: Config, subject: Subject, sites: Sites, state: StateF
         seed=config.seed,
         batches=Batches.of(subject),
         state=state,
+        views=views or {},
     )
 
 
@@ -175,17 +183,20 @@ def make_benchmark(
     return BenchmarkDesk(blueprint, dataset.normalise(x), y)
 
 
-def views_of(config: Config, networks: nn.ModuleList) -> tuple[Predict, Views | None]:
-    """How a model that was trained is asked: by the method's own rule, and network by network."""
+def views_of(config: Config, networks: nn.ModuleList, test: Inputs) -> tuple[Predict, Views | None]:
+    """How a server asks the model that was trained, without workers: on its test set.
+
+    By the method's own rule, and, where there are several networks, by each of them.
+    """
     method, networks = config.build_method(), networks.to(config.train.device)
 
-    def predicted(weights: Arrays, x: Tensor) -> Tensor:
+    def predicted(weights: Arrays, _: str, rows: Tensor) -> Tensor:
         load_weights(networks, weights)
-        return predict(method, networks, x)
+        return torch.cat([predict(method, networks, test[part]) for part in rows.split(PIECE)])
 
-    def views(weights: Arrays, x: Inputs) -> dict[str, Tensor]:
+    def views(weights: Arrays) -> dict[str, Tensor]:
         load_weights(networks, weights)
-        return each_network(networks, x)
+        return each_network(networks, test)
 
     return predicted, views if len(networks) > 1 else None
 

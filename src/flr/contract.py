@@ -33,7 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flr import seeds
-from flr.arrays import Arrays, with_prefix
+from flr.arrays import Arrays, summed, with_prefix
 from flr.errors import RunError
 
 if TYPE_CHECKING:
@@ -255,12 +255,11 @@ class Method:
 
     def loss(self, c: Client, b: Batch) -> Tensor:
         """The whole loss of a batch on all networks, without penalties."""
-        total = torch.zeros((), device=b.x.device)
+        terms: list[Tensor | float] = []
         for net, network in enumerate(c.model):
             logits = network(b.x)
-            total = total + c.method.criterion(c, logits, b)
-            total = total + c.method.regularise(c, net, logits, b)
-        return total
+            terms += [c.method.criterion(c, logits, b), c.method.regularise(c, net, logits, b)]
+        return summed(terms)
 
     def penalty(self, c: Client, net: int) -> Tensor | float:
         """A term on the weights of one network."""

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from flr import trackers
 from flr.assemble import (
     make_benchmark,
@@ -28,7 +26,7 @@ from flr.engine.run import Federation
 from flr.errors import RunError
 from flr.report import diary, html, lines, summary
 from flr.report.describe import leaves_the_site
-from flr.report.diary import METRICS
+from flr.report.diary import METRICS, SITES, TEST
 from flr.report.recorder import Recorder
 from flr.scenario.attack import attackers
 from flr.scenario.oracle import Oracle
@@ -44,16 +42,17 @@ def federate(
     subject = dataset.subject(config.data.augment)
     state = StateFiles(folder / "checkpoint" / "state")
     sites = make_sites(dataset, scenario)
-    blueprint = make_blueprint(config, subject, sites, state)
+    views = {TEST: dataset.normalise(dataset.test.x), SITES: sites.x}
+    blueprint = make_blueprint(config, subject, sites, state, views)
     method = blueprint.method
     with threads(config.train.threads):
         networks = blueprint.networks()
         benchmark = make_benchmark(dataset, scenario, blueprint)
         server = make_server(config, scenario.sizes.tolist(), method, networks, benchmark)
-        probe = make_recorder(config, dataset, scenario, sites, networks, on_round, folder)
         workers = min(config.workers, server.per_round)
         adversary = make_adversary(config, scenario, server.buffers)
         transport = LocalTransport(blueprint, workers, config.drop, adversary)
+        probe = make_recorder(config, dataset, scenario, sites, transport, on_round, folder)
         federation = Federation(
             method=method,
             server=server,
@@ -91,17 +90,16 @@ def make_recorder(
     dataset: Dataset,
     scenario: Scenario,
     sites: SiteTable,
-    networks: nn.ModuleList,
+    transport: LocalTransport,
     on_round: OnRound | None,
     folder: Path,
 ) -> Recorder:
     """The probe of this run; it alone sees the clean labels."""
-    predicted, views = views_of(config, networks)
-
+    plan = transport.plan
+    _, views = views_of(config, plan.blank_networks(), plan.views[TEST])
     return Recorder(
         folder=folder,
-        predict=predicted,
-        test_x=dataset.normalise(dataset.test.x),
+        predict=transport.predict,
         test_y=dataset.test.y,
         classes=dataset.classes,
         table=sites,

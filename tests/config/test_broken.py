@@ -171,7 +171,7 @@ def test_message(case: str, tmp_path: Path) -> None:
 
 def test_all_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
-    path.write_text('seed = -1\nmin_replies = 9\n[noise]\nkind = "symetric"\n[eval]\nevery = 0\n')
+    path.write_text('seed = -1\nmin_replies = 9\n[noise]\nkind = "symetric"\n[eval]\nevery = -1\n')
     with pytest.raises(ConfigError) as caught:
         load(path, ["workers=0"])
     head, *rest = str(caught.value).splitlines()

@@ -40,6 +40,8 @@ def workers(method: Any, folder: Path, monkeypatch: Any) -> None:
     """One worker or two: the same bits."""
     one, two = train(method, folder / "one"), train(method, folder / "two", workers=2)
     assert bits(one) == bits(two), OTHER_BITS
+    for mine, other in zip(one.metrics, two.metrics, strict=True):  # workers also do evaluations
+        assert {**mine, "seconds": 0} == {**other, "seconds": 0}, OTHER_BITS
 
 
 def resume_at_every_step(method: Any, folder: Path, monkeypatch: Any) -> None:

@@ -26,18 +26,18 @@ GIVEN = [torch.tensor([0, 1]), torch.tensor([2, 1, 2]), torch.tensor([0])]
 class Predictor:
     """Answers input + shift, and counts the samples it was shown."""
 
-    def __init__(self) -> None:
+    def __init__(self, sites: Tensor = X) -> None:
+        self.views = {"test": torch.tensor([[0.0], [1.0], [1.0]]), "sites": sites}
         self.seen = 0
 
-    def __call__(self, model: Arrays, x: Tensor) -> Tensor:
-        self.seen += len(x)
-        return (x[:, 0].long() + int(model["shift"])) % 3
+    def __call__(self, model: Arrays, view: str, rows: Tensor) -> Tensor:
+        self.seen += len(rows)
+        return (self.views[view][rows, 0].long() + int(model["shift"])) % 3
 
 
 def make(folder: Path, **changes: Any) -> Recorder:
     values: dict[str, Any] = {
         "predict": Predictor(),
-        "test_x": torch.tensor([[0.0], [1.0], [1.0]]),
         "test_y": torch.tensor([0, 1, 0]),
         "classes": ("a", "b", "c"),
         "table": site_table(X, SITES, GIVEN, 3),
@@ -127,16 +127,27 @@ def test_nothing_is_measured_when_it_is_not_due(tmp_path: Path) -> None:
     assert late["memorization"]["client"] == dict.fromkeys(late["memorization"]["client"])
 
 
+def test_with_zero_nothing_is_ever_measured(tmp_path: Path) -> None:
+    predict = Predictor(X)
+    recorder = make(tmp_path, predict=predict, every=0, memorization_every=0)
+    for number in (1, 10, 100):
+        assert not recorder.wants_predictions(number)
+        recorder.round_end(end(number, outcome(0)))
+    assert predict.seen == 0
+    for line in lines.read(tmp_path / "metrics.jsonl"):
+        assert not {"accuracy", "memorization"} & line.keys()
+
+
 def test_each_sample_is_predicted_once(tmp_path: Path) -> None:
-    predict = Predictor()
     x = torch.cat([X, torch.zeros(7, 1)])  # seven samples that no site holds
+    predict = Predictor(x)
     recorder = make(tmp_path, predict=predict, table=site_table(x, SITES, GIVEN, 3))
     recorder.round_end(end(10))
     assert predict.seen == 5 + 3  # held by sites, and the test set
 
 
 def test_an_empty_test_set_and_a_round_of_nobody(tmp_path: Path) -> None:
-    recorder = make(tmp_path, test_x=torch.empty(0, 1), test_y=torch.empty(0, dtype=torch.int64))
+    recorder = make(tmp_path, test_y=torch.empty(0, dtype=torch.int64))
     recorder.round_end(end(100))
     text = (tmp_path / "metrics.jsonl").read_text()
     line = json.loads(text, parse_constant=pytest.fail)

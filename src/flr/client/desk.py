@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -51,6 +51,17 @@ class Order:
 
 
 @dataclass(frozen=True)
+class Look:
+    """Samples whose classes somebody wants to know from a model; no client has part in it."""
+
+    view: str  # a name in `Blueprint.views`
+    rows: Tensor
+
+
+Job = Order | Look
+
+
+@dataclass(frozen=True)
 class Answer:
     """A reply, and what only the engine of a simulation sees."""
 
@@ -82,6 +93,7 @@ class Blueprint:
     seed: int
     batches: Callable[[Client], Iterator[Batch]]
     state: StateFiles
+    views: Mapping[str, Inputs] = field(default_factory=dict)  # what models are looked at with
 
     def networks(self) -> nn.ModuleList:
         """The networks with the weights that the first round starts from."""
@@ -104,6 +116,10 @@ class Desk:
         self.model = plan.blank_networks().to(self.device)
         self.broadcast: Arrays = {}
 
+    def do(self, job: Job) -> Answer | Tensor:
+        """An order, or a look at a model."""
+        return self.look(job) if isinstance(job, Look) else self.serve(job)
+
     def serve(self, order: Order) -> Answer:
         """Runs one client's task from the received arrays and its accepted state."""
         started = time.perf_counter()
@@ -119,6 +135,12 @@ class Desk:
         predictions = self.own_predictions(client) if order.predict else None
         reply = Reply(order.client, len(client.data), sent)
         return Answer(reply, bool(client.state), seconds, predictions)
+
+    def look(self, look: Look) -> Tensor:
+        """Class numbers, int16, by the model that was broadcast."""
+        load_weights(self.model, self.broadcast)
+        x = self.plan.views[look.view][look.rows]
+        return predict(self.plan.method, self.model, x).to(torch.int16)
 
     def run(self, client: Client, order: Order) -> Arrays:
         """Any failure of a method becomes one message, in process and in a worker alike."""

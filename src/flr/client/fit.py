@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from flr.arrays import Arrays
+from flr.arrays import Arrays, summed
 from flr.client import models
 from flr.contract import MODEL, Client, by_name
 from flr.errors import RunError
@@ -71,14 +71,15 @@ def fit(c: Client) -> Arrays:
     freeze_norms_for_single_samples(c)
     c.method.begin(c)
     optimisers = [make_optimiser(c, net) for net in range(len(c.model))]
+    weights = list(c.model.parameters())  # looked up once: the walk through modules takes longer
 
     for epoch in range(c.train.epochs):
         for b in c.method.batches(c, epoch):
             trained = range(len(c.model)) if b.networks is None else b.networks
-            loss = c.method.loss(c, b)
-            for net in trained:
-                loss = loss + c.method.penalty(c, net)
-            c.model.zero_grad()
+            penalties = (c.method.penalty(c, net) for net in trained)
+            loss = summed([c.method.loss(c, b), *penalties])
+            for weight in weights:
+                weight.grad = None
             loss.backward()
             for net in trained:
                 if c.train.clip is not None:

@@ -136,12 +136,12 @@ class Train(BaseModel):
 
 
 class Eval(BaseModel):
-    """`[eval]`: rounds between two looks at the model."""
+    """`[eval]`: rounds between two looks at the model; 0 never looks."""
 
     model_config = STRICT
 
-    every: Count = 1
-    memorization_every: Count = 1
+    every: Annotated[int, Field(ge=0)] = 1
+    memorization_every: Annotated[int, Field(ge=0)] = 1
 
 
 def _read_methods(raw: object) -> tuple[Choice, ...]:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
 
 from flr import seeds
 from flr.arrays import Arrays
-from flr.client.desk import Answer, Blueprint, Desk, Order
+from flr.client.desk import Answer, Blueprint, Desk, Job, Look, Order
 from flr.contract import Task
+from flr.data.lazy import Pictures
 from flr.engine.attack import Adversary
 from flr.engine.workers import Pool
+
+PIECE = 1000  # samples that one worker looks at; fixed, because a batch's size changes last bits
+DECODED = 100  # pictures from disk at a time
 
 
 class LocalTransport:
@@ -39,7 +47,8 @@ class LocalTransport:
             if not self.vanishes(client, task.step)
         ]
         largest_first = sorted(orders, key=lambda o: -len(self.plan.sites[o.client]))
-        answers = sorted(self._serve(task.arrays, largest_first), key=lambda a: a.reply.client)
+        served = cast(Iterator[Answer], self._serve(task.arrays, largest_first))
+        answers = sorted(served, key=lambda a: a.reply.client)
         return self.adversary.tamper(task, answers) if self.adversary else answers
 
     def vanishes(self, client: int, step: int) -> bool:
@@ -49,13 +58,20 @@ class LocalTransport:
             and seeds.numpy_generator(self.plan.seed, "drop", client, step).random() < self.drop
         )
 
-    def _serve(self, broadcast: Arrays, orders: Sequence[Order]) -> Iterator[Answer]:
+    def _serve(self, broadcast: Arrays, jobs: Sequence[Job]) -> Iterator[Answer | Tensor]:
+        """What became of the jobs, in their order."""
         if self.pool is not None:
-            yield from self.pool.serve(broadcast, orders)
+            yield from self.pool.serve(broadcast, jobs)
         if self.desk is not None:
             self.desk.broadcast = broadcast
-            for order in orders:
-                yield self.desk.serve(order)
+            for job in jobs:
+                yield self.desk.do(job)
+
+    def predict(self, model: Arrays, view: str, rows: Tensor) -> Tensor:
+        """Class numbers of some samples by a model; workers share the work in fixed pieces."""
+        size = DECODED if isinstance(self.plan.views[view], Pictures) else PIECE
+        found = self._serve(model, [Look(view, piece) for piece in rows.split(size)])
+        return torch.cat(cast(list[Tensor], list(found))).long()
 
     def name(self, client: int) -> str:
         """Simulated clients have numbers only."""

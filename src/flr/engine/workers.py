@@ -14,13 +14,15 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from flr import arrays
 from flr.arrays import Arrays
-from flr.client.desk import Answer, Blueprint, Desk, Order
+from flr.client.desk import Answer, Blueprint, Desk, Job, Look, Order
 from flr.contract import Reply
 from flr.data.dataset import SiteTable
 from flr.errors import ConfigError, FlrError, RunError
@@ -31,13 +33,13 @@ ATTEMPTS = 3  # an order that has killed this many workers will kill the next on
 
 @dataclass
 class Worker:
-    """One process, the broadcast it has, and what it is busy with."""
+    """One process, the broadcast it has, and the number of the job that it is busy with."""
 
     process: Any
     pipe: Connection
     alive: Connection  # its other end reads the end of the file when we die
     broadcast: int = 0
-    order: Order | None = None
+    job: int | None = None
 
 
 def prepare() -> None:
@@ -55,6 +57,8 @@ class Pool:
 
     def __init__(self, plan: Blueprint, workers: int) -> None:
         shared = plan.sites.share() if isinstance(plan.sites, SiteTable) else plan.sites
+        for view in plan.views.values():
+            view.share_memory_()
         self.plan = replace(plan, sites=shared)
         self.context = mp.get_context("forkserver")
         prepare()
@@ -62,28 +66,30 @@ class Pool:
         self.payload = b""
         self.broadcasts = 0
 
-    def serve(self, broadcast: Arrays, orders: Sequence[Order]) -> Iterator[Answer]:
-        """Answers as they become ready."""
+    def serve(self, broadcast: Arrays, jobs: Sequence[Job]) -> list[Answer | Tensor]:
+        """What became of the jobs, in their order; workers take the first ones first."""
         self.payload = arrays.pack(broadcast)
         self.broadcasts += 1
-        waiting = list(reversed(orders))
-        deaths = dict.fromkeys((o.client for o in orders), 0)
+        results: dict[int, Answer | Tensor] = {}
+        waiting = list(reversed(range(len(jobs))))
+        deaths = [0] * len(jobs)
         for worker in self.workers[: len(waiting)]:
-            self._give(worker, waiting.pop())
-        while busy := {w.pipe: w for w in self.workers if w.order is not None}:
+            self._give(worker, waiting.pop(), jobs)
+        while busy := {w.pipe: w for w in self.workers if w.job is not None}:
             for pipe in wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]
-                order, worker.order = worker.order, None
+                number, worker.job = cast(int, worker.job), None
                 try:
-                    yield _opened(worker.pipe.recv())
+                    results[number] = _opened(worker.pipe.recv())
                 except (EOFError, OSError):
-                    deaths[order.client] += 1  # type: ignore[union-attr]
-                    if deaths[order.client] == ATTEMPTS:  # type: ignore[union-attr]
-                        raise RunError(_death_notice(order)) from None  # type: ignore[arg-type]
-                    waiting.append(order)  # type: ignore[arg-type]
+                    deaths[number] += 1
+                    if deaths[number] == ATTEMPTS:
+                        raise RunError(_death_notice(jobs[number])) from None
+                    waiting.append(number)
                     worker = self._replace(worker)
                 if waiting:
-                    self._give(worker, waiting.pop())
+                    self._give(worker, waiting.pop(), jobs)
+        return [results[number] for number in range(len(jobs))]
 
     def close(self) -> None:
         """Ends all workers."""
@@ -95,11 +101,11 @@ class Pool:
             worker.process.kill()
         self.workers = []
 
-    def _give(self, worker: Worker, order: Order) -> None:
+    def _give(self, worker: Worker, number: int, jobs: Sequence[Job]) -> None:
         payload = self.payload if worker.broadcast != self.broadcasts else None
-        worker.order, worker.broadcast = order, self.broadcasts
+        worker.job, worker.broadcast = number, self.broadcasts
         try:
-            worker.pipe.send((payload, replace(order, extra={}), arrays.pack(order.extra)))
+            worker.pipe.send((payload, *_wrapped(jobs[number])))
         except OSError:
             return  # the worker has died: noticed when its answer is awaited
 
@@ -141,15 +147,14 @@ def _work(pipe: Connection, watched: Connection, plan: Blueprint) -> None:
     desk: Desk | None = None
     while True:
         try:
-            payload, order, extra = pipe.recv()
+            payload, head, body = pipe.recv()
         except (EOFError, OSError):
             return
         try:
             desk = desk or Desk(plan)
             if payload is not None:
                 desk.broadcast = arrays.unpack(payload)
-            answer = desk.serve(replace(order, extra=arrays.unpack(extra)))
-            message: Any = _sealed(answer)
+            message: Any = _sealed(desk.do(_unwrapped(head, body)))
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
             message = (type(error) if isinstance(error, FlrError) else RunError, str(error))
         pipe.send(message)
@@ -160,8 +165,24 @@ def _end_with_parent(watched: Connection) -> None:
     os._exit(1)
 
 
-def _sealed(answer: Answer) -> dict[str, Any]:
-    """An answer as bytes and plain values: torch would send its tensors as open files."""
+def _wrapped(job: Job) -> tuple[Any, Any]:
+    """A job as plain values: torch would send its tensors as open files."""
+    if isinstance(job, Look):
+        return job.view, job.rows.numpy()
+    return replace(job, extra={}), arrays.pack(job.extra)
+
+
+def _unwrapped(head: Any, body: Any) -> Job:
+    if isinstance(head, str):
+        return Look(head, torch.from_numpy(body))
+    order: Order = replace(head, extra=arrays.unpack(body))
+    return order
+
+
+def _sealed(answer: Answer | Tensor) -> Any:
+    """What became of a job, as bytes and plain values."""
+    if isinstance(answer, Tensor):
+        return answer.numpy()
     predictions = None if answer.predictions is None else answer.predictions.numpy()
     return {
         "client": answer.reply.client,
@@ -173,10 +194,12 @@ def _sealed(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _opened(message: Any) -> Answer:
+def _opened(message: Any) -> Answer | Tensor:
     if isinstance(message, tuple):
         kind, text = message
         raise kind(text)
+    if isinstance(message, np.ndarray):
+        return torch.from_numpy(message)
     reply = Reply(message["client"], message["examples"], arrays.unpack(message["arrays"]))
     predictions = message["predictions"]
     if predictions is not None:
@@ -184,12 +207,13 @@ def _opened(message: Any) -> Answer:
     return Answer(reply, message["stateful"], message["seconds"], predictions)
 
 
-def _death_notice(order: Order) -> str:
+def _death_notice(job: Job) -> str:
+    what = "predictions"
+    if isinstance(job, Order):
+        what = f"an answer of client {job.client} in step {job.step}"
     return (
-        f"Expected an answer of client {order.client} in step {order.step}; its worker process "
-        f"was killed {ATTEMPTS} "
-        "times, perhaps for lack of memory. Use fewer workers or a smaller batch, then go on with "
-        "`flr resume`."
+        f"Expected {what}; its worker process was killed {ATTEMPTS} times, perhaps for lack of "
+        "memory. Use fewer workers or a smaller batch, then go on with `flr resume`."
     )
 
 

@@ -29,8 +29,8 @@ def make_diary(
     config: Config, members: Members, holdings: Holdings, networks: nn.ModuleList, folder: Path
 ) -> Diary:
     """Writes rounds down; prints one line for each."""
-    predicted, views = views_of(config, networks)
     x, y = holdings.test
+    predicted, views = views_of(config, networks, members.subject.normalise(x))
 
     def show(line: dict[str, Any]) -> None:
         accuracy = line.get("accuracy")
@@ -43,7 +43,6 @@ def make_diary(
     return Diary(
         folder=folder,
         predict=predicted,
-        test_x=members.subject.normalise(x),
         test_y=y,
         classes=members.subject.classes,
         rounds=config.rounds,

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from flr.arrays import Arrays
-from flr.data.lazy import Inputs, Pictures
 from flr.probes import Outcome, RoundEnd
 from flr.report import lines
 from flr.trackers import Tracker
@@ -20,12 +19,10 @@ from flr.trackers import Tracker
 METRICS = "metrics.jsonl"
 CLIENTS = "clients.jsonl"
 LAST = 10  # the last rounds are always measured: the mean over them is what is compared
+TEST, SITES = "test", "sites"  # views: the test set, and all samples that sites hold some of
 
-_BATCH = 1000
-_DECODED = 100  # pictures from disk at a time
-
-Predict = Callable[[Arrays, Tensor], Tensor]  # model, normalised inputs -> class numbers
-Views = Callable[[Arrays, Inputs], dict[str, Tensor]]  # the same by each network and by all
+Predict = Callable[[Arrays, str, Tensor], Tensor]  # model, view, sample numbers -> class numbers
+Views = Callable[[Arrays], dict[str, Tensor]]  # the test set's by each network and by all
 
 
 @dataclass(kw_only=True)
@@ -34,14 +31,13 @@ class Diary:
 
     folder: Path
     predict: Predict
-    test_x: Inputs  # normalised; may be empty
     test_y: Tensor
     classes: tuple[str, ...]
     rounds: int
     every: int
     trackers: Sequence[Tracker] = ()
     on_round: Callable[[dict[str, Any]], None] | None = None
-    views: Views | None = None  # where a method trains several networks
+    views: Views | None = None  # of the test set, where a method trains several networks
     sites: Sequence[str] | None = None  # names, where clients have some
 
     def wants_predictions(self, round: int) -> bool:
@@ -74,8 +70,12 @@ class Diary:
 
     def measured(self, event: RoundEnd) -> dict[str, Any]:
         """The accuracy, in a round where it is due."""
-        due = event.round == 1 or event.round % self.every == 0 or self.among_last(event.round)
-        return self.accuracy(event.model) if due else {}
+        due = event.round == 1 or self.among_due(event.round, self.every)
+        return self.accuracy(event.model) if self.every and due else {}
+
+    def among_due(self, number: int, every: int) -> bool:
+        """Whether a round is one of every so many, or of the last ones; with 0 none ever is."""
+        return every > 0 and (number % every == 0 or self.among_last(number))
 
     def among_last(self, number: int) -> bool:
         """Whether the round is one of those whose mean is compared."""
@@ -114,28 +114,20 @@ class Diary:
 
     def accuracy(self, model: Arrays) -> dict[str, Any]:
         """On the test set: of all networks together, of each class, and of each network."""
-        predicted = self.predicted(model, self.test_x, torch.arange(len(self.test_x)))
-        hits, n = int((predicted == self.test_y).sum()), len(self.test_y)
+        n = len(self.test_y)
+        predicted = self.predict(model, TEST, torch.arange(n)) if n else self.test_y
+        hits = int((predicted == self.test_y).sum())
         each = per_class_accuracy(predicted, self.test_y, len(self.classes))
         line: dict[str, Any] = {
             "accuracy": hits / n if n else None,
             "accuracy_per_class": dict(zip(self.classes, each, strict=True)),
         }
         if self.views is not None and n:
-            shown = self.views(model, self.test_x).items()
+            shown = self.views(model).items()
             line["accuracy_networks"] = {
                 name: int((predicted == self.test_y).sum()) / n for name, predicted in shown
             }
         return line
-
-    def predicted(self, model: Arrays, x: Inputs, index: Tensor) -> Tensor:
-        """Class numbers of the samples with these numbers, -1 (no class) for all others."""
-        predicted = torch.full((len(x),), -1)
-        size = _DECODED if isinstance(x, Pictures) else _BATCH
-        for start in range(0, len(index), size):
-            part = index[start : start + size]
-            predicted[part] = self.predict(model, x[part]).to("cpu", torch.int64)
-        return predicted
 
 
 def per_class_accuracy(predicted: Tensor, true: Tensor, classes: int) -> list[float | None]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from flr.arrays import Arrays
 from flr.data.dataset import SiteTable
 from flr.probes import Outcome, RoundEnd
-from flr.report.diary import Diary
+from flr.report.diary import SITES, Diary
 from flr.report.memorization import Fractions, fractions, mean_fractions
 from flr.report.rates import NoiseRates, noise_rates
 
@@ -40,8 +40,7 @@ class Recorder(Diary):
 
     def wants_predictions(self, round: int) -> bool:
         """Whether client-side memorization is measured in this round (counted from 1)."""
-        due = round % self.memorization_every == 0 or self.among_last(round)
-        return self.verified and due
+        return self.verified and self.among_due(round, self.memorization_every)
 
     def round_end(self, event: RoundEnd) -> None:
         """Compares what clients and server answer with the true labels."""
@@ -80,7 +79,8 @@ class Recorder(Diary):
         }
 
     def _server(self, model: Arrays) -> Fractions:
-        predicted = self.predicted(model, self.table.x, self._held)
+        predicted = torch.full((len(self.table.x),), -1)  # no class: samples that no site holds
+        predicted[self._held] = self.predict(model, SITES, self._held)
         return fractions(predicted[self.table.index], self._all_true, self.table.given)
 
     @cached_property
