@@ -18,7 +18,8 @@ from rich.table import Table
 
 from flr import config as configs
 from flr import registry
-from flr.cli import data
+from flr.cli import data, flower
+from flr.cli.bench import bench
 from flr.cli.demo import demo
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
@@ -37,7 +38,9 @@ app.command()(demo)
 app.command()(predict)
 app.command()(evaluate)
 app.add_typer(data.app, name="data")
+app.add_typer(flower.app, name="flower")
 app.command()(reproduce)
+app.command()(bench)
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from flr.arrays import Arrays
 from flr.client.desk import Order
-from flr.errors import ConfigError
+from flr.errors import ConfigError, FlrError
 from flr.flower import node as nodes
 from flr.flower import wire
 from flr.flower.charter import Charter
@@ -61,7 +61,11 @@ def server_app() -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         from flr.flower.server import serve
 
-        serve(grid, context.run_config)
+        try:
+            serve(grid, context.run_config)
+        except FlrError as error:
+            log.error("%s", error)  # Flower shows a traceback besides, but hides what it is about
+            raise
 
     return app
 

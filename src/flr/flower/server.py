@@ -119,7 +119,7 @@ def gather(roll: Roll, holdings: Holdings, flower: Flower) -> Subject:
         raise RunError(
             f"Expected {least} sites within {flower.wait:g} s; {len(roll.nodes)} can take part "
             f"({', '.join(in_order(roll.nodes)) or 'none'}). {roll.complaints()}\n"
-            "Start or mend the missing nodes, or lower flower.min-sites; then run again."
+            f"{holdings.advice}; then run again."
         )
     log.info("Sites: %s", ", ".join(in_order(roll.nodes)))
     return subject

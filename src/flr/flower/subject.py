@@ -35,6 +35,17 @@ class Holdings:
     flower: Flower
     expected: dict[str, int]  # sites of a scenario with their sizes; empty with own data
 
+    @property
+    def advice(self) -> str:
+        """What to do when sites are missing."""
+        if self.expected:
+            return (
+                f"Start {len(self.expected)} nodes with partition-id 0 to "
+                f"{len(self.expected) - 1} (in a simulation: --federation-config "
+                f"'num-supernodes={len(self.expected)}'), or change partition.clients"
+            )
+        return "Start or mend the missing nodes, or lower flower.min-sites"
+
     def screen(self, facts: Facts) -> str:
         """Why a site cannot take part; what sites must have in common is settled later."""
         if self.expected and self.expected.get(facts.site) != facts.examples:

@@ -1,0 +1,106 @@
+"""`flr flower`: from a first look to a federation of your own, on Flower."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from flr.errors import ConfigError
+from flr.folders import first_free
+
+app = typer.Typer(help="On Flower: make an app, check it, try it out.", no_args_is_help=True)
+
+console = Console(highlight=False)
+
+_STOPPED = 130
+
+AppFolder = Annotated[Path, typer.Argument(help="The folder of a Flower app.", metavar="DIR")]
+
+
+@app.command()
+def init(folder: AppFolder) -> None:
+    """Write a complete Flower app into DIR, a new or empty folder."""
+    with needing_flower():
+        from flr.flower.init import write_app
+    made = write_app(folder)
+    say(f"{made} is a Flower app. Its README.md has all commands; the first ones:")
+    say(f"  flr flower check {folder}")
+    say(
+        f"  flwr run {folder} --stream "
+        "--federation-config 'num-supernodes=100 client-resources-num-cpus=1'"
+    )
+
+
+@app.command()
+def check(
+    folder: AppFolder,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run-config",
+            "-c",
+            metavar="CHANGES",
+            help="As for `flwr run`: 'key=value ...' (may be repeated), or a TOML file.",
+        ),
+    ] = None,
+) -> None:
+    """Find what is wrong with the app in DIR, its data and its split, before a node is touched."""
+    with needing_flower():
+        from flr.flower.check import check_app
+    say(f"{folder} is fine: {check_app(folder, changes or [])}.")
+
+
+@app.command()
+def up(
+    sites: Annotated[int, typer.Option(min=1, help="How many sites, each a SuperNode.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds.")] = 5,
+    method: Annotated[str, typer.Option(help="`flr list methods` names them.")] = "flr",
+    secure: Annotated[
+        bool, typer.Option("--secure", help="With TLS and a key for every SuperNode.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder (default: a new one under runs/).")
+    ] = None,
+) -> None:
+    """Try it out: a SuperLink, its SuperNodes and a run on digits, all on this machine."""
+    with needing_flower():
+        from flr.flower.tryout import try_out
+    folder = first_free(Path("runs") / f"flower-{method}") if out is None else out
+    changes: dict[str, str | int | float] = {"method": method, "rounds": rounds}
+    changes |= {"partition.clients": sites, "train.participation": 1.0}
+
+    def show(metrics: dict[str, Any]) -> None:
+        accuracy, replies = 100 * metrics["accuracy"], len(metrics["participants"])
+        say(f"round {metrics['round']}/{rounds}  accuracy {accuracy:.1f} %  {replies} sites")
+
+    try:
+        done = try_out(changes, folder, secure=secure, say=say, on_round=show)
+    except KeyboardInterrupt:
+        say("Stopped: the SuperLink and all SuperNodes have ended.")
+        sys.exit(_STOPPED)
+    say(f"Report: {done / 'report.html'}")
+
+
+@contextmanager
+def needing_flower() -> Iterator[None]:
+    """Flower is an extra, and only these commands need it; wraps their imports."""
+    try:
+        import_module("flwr.app")
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"Expected Flower, which `flr flower` stands on; it cannot be imported ({error}). "
+            'Install it: pip install "flr[flower]"'
+        ) from error
+
+
+def say(words: str) -> None:
+    """One line, as it is: names of folders are neither markup nor wrapped."""
+    console.print(words, soft_wrap=True, markup=False)
