@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from flr import arrays
+from flr.data.dataset import Parts
 from flr.data.sources import Digits, from_arrays, subset
 from flr.errors import ConfigError, DataError
 from flr.scenario.noise import Asymmetric, NoNoise, Symmetric
@@ -49,19 +50,19 @@ def test_hash_is_of_the_content_only(digits, scenario):
     others = [
         build(digits, Iid(10), Symmetric(0.6, 0.5), seed=2),
         replace(scenario, fingerprint="other"),
-        replace(scenario, given=tuple(flipped)),
-        replace(scenario, sites=moved),
+        replace(scenario, given=Parts.of(flipped)),
+        replace(scenario, sites=Parts.of(moved)),
     ]
     assert len({scenario.hash, *(other.hash for other in others)}) == 5
 
 
 def test_hash_sees_where_one_site_ends(scenario):
-    joined = torch.cat(scenario.sites[:2])
-    labels = torch.cat(scenario.given[:2])
+    joined = scenario.sites[:2].flat
+    labels = scenario.given[:2].flat
     cut = replace(
         scenario,
-        sites=(joined[:5], joined[5:], *scenario.sites[2:]),
-        given=(labels[:5], labels[5:], *scenario.given[2:]),
+        sites=Parts.of([joined[:5], joined[5:], *scenario.sites[2:]]),
+        given=Parts.of([labels[:5], labels[5:], *scenario.given[2:]]),
     )
     assert torch.equal(cut.index, scenario.index)
     assert cut.hash != scenario.hash
@@ -181,7 +182,7 @@ def test_check_fits(digits, scenario):
         check_fits(scenario, subset(digits, 1000, None))
     beyond = (scenario.sites[0] + 1437, *scenario.sites[1:])
     with pytest.raises(DataError, match="build it again"):
-        check_fits(replace(scenario, sites=beyond), digits)
+        check_fits(replace(scenario, sites=Parts.of(beyond)), digits)
 
 
 def test_oracle_counts_wrong_labels_site_by_site(digits):

@@ -109,6 +109,37 @@ class Dataset:
         return digest.hexdigest()
 
 
+class Parts(Sequence[Tensor]):
+    """One tensor in consecutive parts, one for each site: cheap for any number of sites."""
+
+    def __init__(self, flat: Tensor, sizes: Tensor) -> None:
+        self.flat, self.sizes = flat, sizes
+        self.offset = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
+
+    @classmethod
+    def of(cls, parts: Sequence[Tensor]) -> Parts:
+        """Puts parts one after another."""
+        if isinstance(parts, Parts):
+            return parts
+        sizes = torch.tensor([len(part) for part in parts], dtype=torch.int64)
+        return cls(torch.cat(list(parts)), sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, site: int) -> Tensor: ...
+
+    @overload
+    def __getitem__(self, site: slice) -> Parts: ...
+
+    def __getitem__(self, site: int | slice) -> Tensor | Parts:
+        if isinstance(site, slice):
+            return Parts.of([self[k] for k in range(*site.indices(len(self)))])
+        number = range(len(self))[site]  # refuses what is out of range, so that iteration ends
+        return self.flat[int(self.offset[number]) : int(self.offset[number + 1])]
+
+
 @dataclass(frozen=True)
 class SiteTable:
     """All sites of a simulated federation over one shared tensor; cheap for any number of sites.
@@ -142,5 +173,5 @@ def site_table(
     x: Inputs, sites: Sequence[Tensor], given: Sequence[Tensor], classes: int
 ) -> SiteTable:
     """Builds the table from each site's sample numbers and given labels."""
-    sizes = torch.tensor([0, *(len(s) for s in sites)])
-    return SiteTable(x, torch.cat(list(sites)), sizes.cumsum(0), torch.cat(list(given)), classes)
+    held = Parts.of(sites)
+    return SiteTable(x, held.flat, held.offset, Parts.of(given).flat, classes)

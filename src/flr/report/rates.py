@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from flr.data.dataset import SiteTable
+from flr.data.dataset import Parts, SiteTable
 from flr.errors import DataError
 
 
@@ -24,7 +24,7 @@ class NoiseRates:
 
 def noise_rates(table: SiteTable, true: Sequence[Tensor], nominal: Sequence[float]) -> NoiseRates:
     """Compares the given labels of every site with the true ones."""
-    truth = torch.cat(list(true))
+    truth = Parts.of(true).flat
     if len(truth) != len(table.given) or len(nominal) != len(table):
         raise DataError(
             f"Expected true labels for {len(table.given)} samples and noise rates for "

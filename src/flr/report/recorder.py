@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from flr.arrays import Arrays
-from flr.data.dataset import SiteTable
+from flr.data.dataset import Parts, SiteTable
 from flr.probes import Outcome, RoundEnd
 from flr.report.diary import SITES, Diary
 from flr.report.memorization import Fractions, fractions, mean_fractions
@@ -89,4 +89,4 @@ class Recorder(Diary):
 
     @cached_property
     def _all_true(self) -> Tensor:
-        return torch.cat(list(self.true))
+        return Parts.of(self.true).flat

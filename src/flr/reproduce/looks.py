@@ -56,7 +56,7 @@ def transitions(outcome: Outcome) -> tuple[dict[str, Matrix], list[str]]:
         dataset, scenario = _scenario(outcome, setting.key)
         oracle = Oracle.of(scenario, dataset)
         n = len(dataset.classes)
-        pairs = torch.cat(oracle.true) * n + torch.cat(oracle.given)
+        pairs = oracle.true.flat * n + oracle.given.flat
         matrix = np.bincount(pairs.numpy(), minlength=n * n).reshape(n, n)
         order = side_by_side(dataset)
         found[setting.title] = (matrix / matrix.sum(1, keepdims=True))[np.ix_(order, order)]

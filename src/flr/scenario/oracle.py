@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from flr.data.dataset import Dataset
+from flr.data.dataset import Dataset, Parts
 from flr.scenario.scenario import Scenario, check_fits
 
 
@@ -16,23 +16,21 @@ from flr.scenario.scenario import Scenario, check_fits
 class Oracle:
     """True and given labels of every site, side by side."""
 
-    true: tuple[Tensor, ...]  # int64
-    given: tuple[Tensor, ...]  # int64
+    true: Parts  # int64
+    given: Parts  # int64
 
     @classmethod
     def of(cls, scenario: Scenario, dataset: Dataset) -> Oracle:
         """Looks the true labels up in the data set the scenario was made from."""
         check_fits(scenario, dataset)
         true = dataset.train.y[scenario.index]
-        return cls(torch.split(true, scenario.sizes.tolist()), scenario.given)
+        return cls(Parts(true, scenario.sizes), scenario.given)
 
     @cached_property
     def realised(self) -> Tensor:
         """Each site's share of wrong labels, float64; not the rate that it drew."""
-        sizes = torch.tensor([len(site) for site in self.true])
         before = torch.cat([torch.zeros(1, dtype=torch.int64), self.wrong.cumsum(0)])
-        ends = sizes.cumsum(0)
-        return (before[ends] - before[ends - sizes]).double() / sizes
+        return before[self.true.offset].diff().double() / self.true.sizes
 
     @cached_property
     def overall(self) -> float:
@@ -42,4 +40,4 @@ class Oracle:
     @cached_property
     def wrong(self) -> Tensor:
         """Which labels are wrong, site after site."""
-        return torch.cat(self.true) != torch.cat(self.given)
+        return self.true.flat != self.given.flat

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flr import arrays, registry, seeds
-from flr.data.dataset import Dataset
+from flr.data.dataset import Dataset, Parts
 from flr.data.split import Indices, balanced
 from flr.errors import ConfigError, DataError
 from flr.scenario.attack import Attack, attackers
@@ -32,28 +32,28 @@ class Scenario:
 
     fingerprint: str  # of the data set
     classes: int
-    sites: tuple[Tensor, ...]  # sample numbers, int64, sorted
-    given: tuple[Tensor, ...]  # labels as given, int64, aligned with `sites`
+    sites: Parts  # sample numbers, int64, sorted
+    given: Parts  # labels as given, int64, aligned with `sites`
     nominal: tuple[float, ...]  # noise rate that each site drew
     benchmark: Tensor  # clean samples of the server's own, which no site holds; often none
     spec: dict[str, Any]  # seed, partition, noise, attack and notes, as JSON would hold them
     levels: Tensor = field(default_factory=lambda: torch.empty(0))  # of noise on inputs, see `blur`
     blur_seed: int = 0
 
-    @cached_property
+    @property
     def sizes(self) -> Tensor:
         """How many samples each site has."""
-        return torch.tensor([len(site) for site in self.sites])
+        return self.sites.sizes
 
-    @cached_property
+    @property
     def index(self) -> Tensor:
         """All sample numbers, site after site."""
-        return torch.cat(self.sites)
+        return self.sites.flat
 
-    @cached_property
+    @property
     def labels(self) -> Tensor:
         """All given labels, aligned with `index`."""
-        return torch.cat(self.given)
+        return self.given.flat
 
     @property
     def seed(self) -> int:
@@ -139,8 +139,8 @@ def build(
     return Scenario(
         dataset.fingerprint,
         len(dataset.classes),
-        tuple(torch.from_numpy(site) for site in sites),
-        tuple(torch.from_numpy(site) for site in given),
+        _parts(sites),
+        _parts(given),
         tuple(nominal.tolist()),
         torch.from_numpy(held),
         spec,
@@ -185,12 +185,12 @@ def load(path: Path) -> Scenario:
             f"Expected a scenario written by flr at {path}; {reason}. Take another copy, or build "
             "it again from its config."
         )
-    sizes = tensors["sizes"].tolist()
+    sizes = tensors["sizes"].long()
     scenario = Scenario(
         meta["fingerprint"],
         meta["classes"],
-        torch.split(tensors["index"].long(), sizes),
-        torch.split(tensors["given"].long(), sizes),
+        Parts(tensors["index"].long(), sizes),
+        Parts(tensors["given"].long(), sizes),
         tuple(tensors["nominal"].tolist()),
         tensors["benchmark"].long(),
         meta["spec"],
@@ -272,6 +272,11 @@ def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
     if not ((nominal >= 0) & (nominal <= 1)).all():
         return "a noise rate is not from 0 to 1"
     return None
+
+
+def _parts(arrays: list[Indices]) -> Parts:
+    sizes = torch.tensor([len(array) for array in arrays], dtype=torch.int64)
+    return Parts(torch.from_numpy(np.concatenate(arrays)), sizes)
 
 
 def _describe(kind: str, value: Any) -> dict[str, Any]:
