@@ -21,6 +21,11 @@ METHODS: list[Any] = [
 STACKS: list[Any] = [
     ["flr", other] for other in ("mixup", "dividemix", "fedprox", "feddyn", "gce", "ls")
 ]
+VARIANTS: list[Any] = [  # options that change what is kept or when the network is asked
+    {"name": "flr", "server_predictions": "round"},
+    {"name": "flr", "table_dtype": "float16"},
+    {"name": "flr", "server_predictions": "round", "table_dtype": "float16", "top_k": 3},
+]
 
 BROKEN = [  # method, clause, what the failure says
     ("broken-rerun", clauses.rerun, "other bits"),
@@ -59,12 +64,14 @@ def applies(method: Any, clause: Any) -> bool:
 
 
 def label(value: Any) -> str:
+    if isinstance(value, dict):
+        return "-".join(str(part) for part in value.values())
     return "+".join(value) if isinstance(value, list) else getattr(value, "__name__", str(value))
 
 
 @pytest.mark.parametrize(
     ("name", "clause"),
-    [(m, c) for c in clauses.CLAUSES for m in METHODS + STACKS if applies(m, c)],
+    [(m, c) for c in clauses.CLAUSES for m in METHODS + STACKS + VARIANTS if applies(m, c)],
     ids=label,
 )
 def test_every_method_keeps_every_clause(name, clause, tmp_path, monkeypatch):

@@ -75,12 +75,25 @@ def registry_rule(name: str) -> Any:
     return registry.get("aggregator", name).factory
 
 
+WARDS = {11: {"site": "ward-0"}, 12: {"site": "ward-1"}}
+
+
 def transport_on(grid: DirectGrid, sites: int = 0) -> FlowerTransport:
     """To nodes that have already said who they are."""
     names = [f"ward-{k}" for k in range(sites)]
     known = dict(zip(names, grid.nodes, strict=True))
-    roll = Roll(grid, {}, lambda _: "", nodes=known, asked=dict.fromkeys(known.values(), ""))
-    return FlowerTransport(roll, names, {}, RemoteStates(), least=1, wait=1.0, timeout=60.0)
+    roll = Roll(grid, {}, lambda _: "", nodes=known)
+    return FlowerTransport(
+        roll=roll,
+        sites=names,
+        examples=[5] * len(names),
+        attempt=1,
+        charter={},
+        states=RemoteStates(),
+        least=1,
+        wait=1.0,
+        timeout=60.0,
+    )
 
 
 def mean(flower: Flower, before: Arrays, replies: list[Reply], seed: int | None = 0) -> Arrays:
@@ -187,7 +200,8 @@ class Ward:
 
     def train(self, message: Message, context: Context) -> Message:
         _, received = wire.read(message.content)
-        said = {"site": "ward", "examples": 5, "stateful": False, "seconds": 0.1}
+        site = context.node_config.get("site", "ward")
+        said = {"site": site, "examples": 5, "stateful": False, "seconds": 0.1}
         return Message(wire.write(said, moved(received, self.length)), reply_to=message)
 
 
@@ -261,7 +275,7 @@ def asked(transport: Transport, before: Arrays) -> list[Any]:
 def test_an_update_that_is_not_clipped_is_refused_by_name(clips, caplog):
     before = weights()
     ward = Ward(5.0, mods=[privacy.clipping_mod] if clips else [])
-    grid = DirectGrid({11: {}, 12: {}}, ward.app)
+    grid = DirectGrid(WARDS, ward.app)
     transport = transport_on(grid, sites=2)
     reached = privacy.protect(private("client-clipping"), server_for(before), transport)
     answers = asked(reached, before)
@@ -277,7 +291,7 @@ def test_an_update_that_is_not_clipped_is_refused_by_name(clips, caplog):
 def test_rounding_at_a_site_is_not_taken_for_a_missing_mod(norm, size):
     before = {name: value.float() * size for name, value in weights(200).items()}
     ward = Ward(50 * norm, mods=[privacy.clipping_mod])
-    transport = transport_on(DirectGrid({11: {}, 12: {}}, ward.app), sites=2)
+    transport = transport_on(DirectGrid(WARDS, ward.app), sites=2)
     flower = private("client-clipping", norm=norm)
     answers = asked(privacy.protect(flower, server_for(before), transport), before)
     assert [a.problem for a in answers] == ["", ""]
@@ -285,7 +299,7 @@ def test_rounding_at_a_site_is_not_taken_for_a_missing_mod(norm, size):
 
 def test_server_clipping_asks_nothing_of_the_sites():
     before = weights()
-    grid = DirectGrid({11: {}, 12: {}}, Ward(5.0).app)
+    grid = DirectGrid(WARDS, Ward(5.0).app)
     transport = transport_on(grid, sites=2)
     answers = asked(
         privacy.protect(private("server-clipping"), server_for(before), transport), before

@@ -119,7 +119,7 @@ def test_a_cell_is_stale_when_its_method_has_changed(workshop):
     place, cell = next(item for item in outcome.cells.items() if item[0].row == "flr")
     assert not outcome.stale
     then, path = cell.content["sources"], cells.path_of(workshop.folder, cell.hash)
-    assert set(then) == {"flr.client.memory", "flr.methods.flr"}
+    assert set(then) == {"flr.client.memory", "flr.client.tables", "flr.methods.flr"}
     whole = path.read_text()
     for module in then:
         path.write_text(whole.replace(then[module], "0" * 16))

@@ -80,6 +80,8 @@ class Sites(Protocol):
 
     def __getitem__(self, client: int) -> Site: ...
 
+    def size(self, client: int) -> int: ...
+
 
 @dataclass(frozen=True)
 class Blueprint:

@@ -19,9 +19,9 @@ def run_task(c: Client, name: str) -> Arrays:
     fitting = name == "fit"
     allowed = {k: as_is(v) for k, v in c.inbox.items() if fitting and k.startswith(MODEL)}
     sent = fit(c) if fitting else c.method.tasks()[name](c)
-    here = words(c)
-    for key, d in by_name(c.method.sends, len(c.model)).items():
-        allowed[key] = (d.size(here), d.dtype)
+    if declared := by_name(c.method.sends, len(c.model)):
+        here = words(c)
+        allowed |= {key: (d.size(here), d.dtype) for key, d in declared.items()}
     check_declared(c, name, sent, allowed)
     return sent
 

@@ -11,7 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from flr.arrays import Arrays
+from flr.client.tables import Form, Table, fill
 from flr.contract import Batch, Client
+
+PART = 512  # samples in one forward pass
 
 
 class Schedule(NamedTuple):
@@ -55,9 +58,13 @@ def settled(p: Tensor, clamp: float) -> Tensor:
     return q / q.sum(1, keepdim=True)
 
 
-def running_average(previous: Tensor, value: Tensor, decay: float, seen: Tensor) -> Tensor:
-    """decay * previous + (1 - decay) * value; a sample's first value is taken as it is."""
-    return torch.where(seen[:, None], decay * previous + (1 - decay) * value, value)
+def running_average(previous: Tensor, value: Tensor, decay: float, seen: Tensor | None) -> Tensor:
+    """decay * previous + (1 - decay) * value; a sample's first value is taken as it is.
+
+    `seen` says which samples have a previous value; None: all.
+    """
+    average = decay * previous + (1 - decay) * value
+    return average if seen is None else torch.where(seen[:, None], average, value)
 
 
 def mixture(s: Tensor, m: Tensor, alpha: float) -> Tensor:
@@ -88,13 +95,18 @@ class Remembered:
 
 
 def remembered(c: Client, net: int, logits: Tensor, b: Batch) -> Remembered:
-    """What enters the tables: the predictions on unmixed inputs, each sample once.
+    """What enters the tables: the predictions on unmixed inputs, each sample once."""
+    return visited(c, net, logits.detach().softmax(1), b)
+
+
+def visited(c: Client, net: int, p: Tensor, b: Batch) -> Remembered:
+    """`remembered` for those who have the batch's predictions at hand.
 
     For a mixed batch this takes one more forward pass, in eval mode so that BatchNorm's statistics
     see mixed inputs only.
     """
     if b.plain is None:
-        return Remembered(logits.detach().softmax(1), b.x, b.index, b.index)
+        return Remembered(p.detach(), b.x, b.index, b.index)
     index, rows = b.plain.index.unique(return_inverse=True)
     first = torch.full_like(index, len(rows)).scatter_reduce(
         0, rows, torch.arange(len(rows), device=rows.device), "amin"
@@ -102,6 +114,20 @@ def remembered(c: Client, net: int, logits: Tensor, b: Batch) -> Remembered:
     x = b.plain.x[first]
     with torch.no_grad(), evaluating(c.model[net]):
         return Remembered(c.model[net](x).softmax(1), x, index, rows)
+
+
+@torch.no_grad()
+def received(c: Client, net: int, form: Form) -> Table:
+    """Predictions of the received network for all samples, without augmentation, in eval mode.
+
+    For `begin`, where the client's own network is still the received one: no copy is made.
+    """
+    table = Table(len(c.data), c.data.classes, form).to(c.data.x.device)
+    rows = torch.arange(len(c.data), device=c.data.x.device)
+    with evaluating(c.model[net]):
+        for index, x in zip(rows.split(PART), c.data.x.split(PART), strict=True):
+            table[index] = c.model[net](x).softmax(1)
+    return table
 
 
 @contextmanager
@@ -126,13 +152,17 @@ class LabelMixture(nn.Module):
         loss = cross_entropy(logits, y) + mixture(logits, global_logits, index)
 
     `global_logits` come from the received model, frozen, in eval mode, on the same (augmented)
-    batch; `index` holds the samples' stable numbers. The tables s and m are buffers that stay out
-    of `state_dict()`, so that they cannot slip to a server with the weights; save and restore them
-    with `tables()` and `load_tables()`.
+    batch; `index` holds the samples' stable numbers, each once. The tables s and m are buffers that
+    stay out of `state_dict()`, so that they cannot slip to a server with the weights; save and
+    restore them with `tables()` and `load_tables()`.
+
+    `dtype` and `top_k` say how a row is stored between two visits; the arithmetic, and with it the
+    term of the present visit, stays in float32 or better. With `top_k`, a row keeps its k largest
+    entries and its other classes share the rest evenly; k is at most the number of classes.
     """
 
-    s: Tensor  # samples x classes: running average of the global model's predictions
-    m: Tensor  # samples x classes: of the local model's
+    s: Table  # running average of the global model's predictions
+    m: Table  # of the local model's
     seen: Tensor  # samples
 
     def __init__(
@@ -147,19 +177,21 @@ class LabelMixture(nn.Module):
         linear: bool = True,
         clamp: float = 1e-4,
         dtype: torch.dtype = torch.float32,
+        top_k: int | None = None,
     ) -> None:
         super().__init__()
         self.lam, self.linear, self.clamp = lam, linear, clamp
         self.limits = Schedule(alpha, beta, gamma)
         self.now = self.limits
-        for name in ("s", "m"):
-            self.register_buffer(name, torch.zeros(samples, classes, dtype=dtype), persistent=False)
+        self.s, self.m = (Table(samples, classes, Form(dtype, top_k)) for _ in range(2))
         self.register_buffer("seen", torch.zeros(samples, dtype=torch.bool), persistent=False)
+        self.all_seen = False  # if it is known
 
     def schedule(self, round: int, rounds: int, warmup_rounds: int | None = None) -> None:
         """Sets the weights of this round; without it they are constant."""
         warmup = default_warmup(rounds) if warmup_rounds is None else warmup_rounds
         self.now = schedule(round, rounds, warmup, *self.limits, linear=self.linear)
+        self.all_seen = bool(self.seen.all())
 
     def forward(self, logits: Tensor, server_logits: Tensor, index: Tensor) -> Tensor:
         """Updates the rows of these samples, then gives the term to add to the loss."""
@@ -170,24 +202,30 @@ class LabelMixture(nn.Module):
     @torch.no_grad()
     def update(self, p: Tensor, p_srv: Tensor, index: Tensor) -> Tensor:
         """Takes one visit of each sample into s and m and returns t."""
-        seen = self.seen[index]
-        s = running_average(self.s[index], settled(p_srv, self.clamp), self.now.beta, seen)
-        m = running_average(self.m[index], settled(p, self.clamp), self.now.gamma, seen)
-        self.s[index], self.m[index], self.seen[index] = s, m, True
-        return mixture(s, m, self.now.alpha)
+        seen = None if self.all_seen else self.seen[index]
+        s = self._visit(self.s, p_srv, self.now.beta, index, seen)
+        m = self._visit(self.m, p, self.now.gamma, index, seen)
+        if seen is not None:
+            self.seen[index] = True
+        return mixture(s, m, self.now.alpha) if self.now.alpha else m
+
+    def _visit(
+        self, table: Table, p: Tensor, decay: float, index: Tensor, seen: Tensor | None
+    ) -> Tensor:
+        value = settled(p, self.clamp)
+        if decay:
+            value = running_average(table[index], value, decay, seen)
+        table[index] = value
+        return value
 
     def tables(self) -> Arrays:
         """A copy of what is remembered; belongs to the site."""
-        return {name: getattr(self, name).detach().cpu().clone() for name in ("s", "m", "seen")}
+        return {name: array.detach().cpu().clone() for name, array in self._arrays().items()}
 
     def load_tables(self, tables: Mapping[str, Tensor]) -> None:
-        """Takes over what `tables` gave; refuses tables of another size."""
-        for name in ("s", "m", "seen"):
-            mine, theirs = getattr(self, name), tables[name]
-            if mine.shape != theirs.shape:
-                raise ValueError(
-                    f"Expected a table {name} of shape {tuple(mine.shape)}, got "
-                    f"{tuple(theirs.shape)}: "
-                    "the tables belong to another data set; start with new ones."
-                )
-            mine.copy_(theirs)
+        """Takes over what `tables` gave; refuses tables of another size or form."""
+        fill(self._arrays(), tables)
+        self.all_seen = False
+
+    def _arrays(self) -> Arrays:
+        return {**self.s.arrays("s"), **self.m.arrays("m"), "seen": self.seen}

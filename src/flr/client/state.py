@@ -42,11 +42,6 @@ class StateFiles:
         """Keeps a new version beside the older ones."""
         arrays.save(self.path(site, version), state)
 
-    def versions(self, site: int) -> set[int]:
-        """What is there of a site."""
-        names = (path.stem for path in (self.folder / str(site)).glob("*.safetensors"))
-        return {int(name) for name in names if name.isdigit()}
-
     def drop(self, site: int, version: int) -> None:
         """Forgets a version that nothing refers to."""
         self.path(site, version).unlink(missing_ok=True)
@@ -56,7 +51,7 @@ class StateFiles:
         for path in self.folder.glob("*/*"):
             known = path.parent.name.isdigit() and path.stem.isdigit()
             if not known or int(path.stem) not in versions.get(int(path.parent.name), set()):
-                path.unlink()
+                path.unlink(missing_ok=True)
 
 
 class NoState(StateFiles):

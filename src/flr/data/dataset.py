@@ -161,6 +161,10 @@ class SiteTable:
         rows = slice(int(self.offset[site]), int(self.offset[site + 1]))
         return Site(f"site-{site}", self.x[self.index[rows]], self.given[rows], self.classes)
 
+    def size(self, site: int) -> int:
+        """How many samples a site holds, without looking at them."""
+        return int(self.offset[site + 1] - self.offset[site])
+
     def share(self) -> SiteTable:
         """Moves the tensors to shared memory, so that workers read them without a copy."""
         self.x.share_memory_()

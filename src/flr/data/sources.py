@@ -152,10 +152,18 @@ def read(
     y, where = samples.y, str(path)
     if own is not None and y.dtype.kind == "i":  # numbers into the file's own list: go by name
         y = np.array(own)[checks.encode(y, own, where).numpy()]
+    if classes is not None and own is None and y.dtype.kind == "i" and _are_other_numbers(classes):
+        y = y.astype(str)  # classes called 1, 2, 3: a label 1 is the first one, in every format
     if classes is None and y.dtype.kind == "i":
         return samples.x, torch.from_numpy(y), None, samples.names
     known = classes or own or checks.classes_of(y, where)
     return samples.x, checks.encode(y, known, where), known, samples.names
+
+
+def _are_other_numbers(classes: tuple[str, ...]) -> bool:
+    """Whether all names are numbers, and some not their own positions."""
+    positions = tuple(str(number) for number in range(len(classes)))
+    return all(name.isdecimal() for name in classes) and classes != positions
 
 
 def _read_any(

@@ -46,7 +46,7 @@ class LocalTransport:
             for client in task.clients
             if not self.vanishes(client, task.step)
         ]
-        largest_first = sorted(orders, key=lambda o: -len(self.plan.sites[o.client]))
+        largest_first = sorted(orders, key=lambda o: -self.plan.sites.size(o.client))
         served = cast(Iterator[Answer], self._serve(task.arrays, largest_first))
         answers = sorted(served, key=lambda a: a.reply.client)
         return self.adversary.tamper(task, answers) if self.adversary else answers

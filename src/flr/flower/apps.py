@@ -15,16 +15,20 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from flr.arrays import Arrays
-from flr.client.desk import Order
 from flr.errors import ConfigError, FlrError
 from flr.flower import node as nodes
 from flr.flower import wire
 from flr.flower.charter import Charter
-from flr.flower.node import Node, RefusalError
+from flr.flower.node import Errand, Node, RefusalError
 from flr.flower.privacy import clipping_mod
-from flr.flower.wire import OtherSchemaError
+from flr.flower.wire import WireError
 
 log = logging.getLogger("flr")
+
+UNUSABLE = (
+    "the server's config cannot be used there; the log of its SuperNode says why. Has it the same "
+    "version of flr, and the packages that the config names"
+)
 
 Said = tuple[dict[str, Any], Arrays | None]
 
@@ -72,9 +76,7 @@ def server_app() -> ServerApp:
 
 def do_task(node: Node, note: dict[str, Any], received: Arrays) -> Said:
     """One task of the server, at a site."""
-    asked = dict(note["order"])
-    keep = set(asked.pop("keep"))
-    found = nodes.answer(node, Charter.from_note(note), Order(**asked), keep, received)
+    found = nodes.answer(node, Charter.from_note(note), Errand.of(note), received)
     said = {
         "site": node.site,
         "examples": found.reply.examples,
@@ -95,8 +97,11 @@ def respond(
         said, arrays = act(node, *wire.read(message.content))
     except RefusalError as refusal:
         said, arrays = {"site": site, "problem": str(refusal)}, None
-    except (OtherSchemaError, ConfigError) as error:  # about the server's message, not our data
-        said, arrays = {"site": site, "problem": str(error).rstrip(".")}, None
+    except WireError as error:  # about the server's message, not our data
+        said, arrays = {"site": site, "problem": str(error)}, None
+    except ConfigError as error:
+        log.error("%s", error)  # may name files: what a model's module says when imported
+        said, arrays = {"site": site, "problem": UNUSABLE}, None
     except Exception as error:
         log.exception("%s failed", site)
         problem = f"it failed with {type(error).__name__}; the log of its SuperNode says more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,8 +12,10 @@ from flr import config as configs
 from flr.config import Config
 from flr.data.dataset import Normalisation, Subject
 
+SIMULATED = ("data", "scenario", "noise", "attack", "partition")  # not for sites with own data
+SITE_NAME = re.compile(r"\w[\w .-]{0,79}")
+
 _LOCAL = ("workers", "checkpoint_every", "trackers", "eval")  # of no concern to a site
-_SIMULATED = ("data", "scenario", "noise", "attack", "partition")  # of none with data of its own
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,12 @@ class Charter:
 
     @classmethod
     def of(cls, experiment: str, config: Config, classes: tuple[str, ...] | None) -> Charter:
-        """Leaves out what is none of a site's business: the server's paths, device and habits."""
+        """Leaves out what is none of a site's business: the server's device, habits and weights."""
         tree = tomllib.loads(config.to_toml())
-        for key in (*_LOCAL, *(_SIMULATED if classes is not None else ())):
+        for key in (*_LOCAL, *(SIMULATED if classes is not None else ())):
             tree.pop(key, None)
+        if classes is not None and config.scenario.benchmark:  # that there are clean samples
+            tree["scenario"] = {"benchmark": config.scenario.benchmark}
         for key in ("init", "device"):
             tree["train"].pop(key, None)
         return cls(experiment, tree, classes)

@@ -13,8 +13,7 @@ from flr.config.problems import nearest
 from flr.errors import ConfigError, DataError
 from flr.flower import settings
 from flr.flower.init import MAIN
-from flr.flower.server import refuse
-from flr.flower.subject import from_scenario, own_holdings
+from flr.flower.server import prepare
 
 Scalar = str | int | float | bool
 
@@ -30,14 +29,12 @@ def check_app(folder: Path, changes: Sequence[str] = ()) -> str:
 def check_run(values: Mapping[str, Any]) -> str:
     """The same for a run config that is already at hand."""
     flower, tree, overrides = settings.read(values)
-    config = settings.resolve(flower, tree, overrides)
-    refuse(config, flower)
+    config, holdings = prepare(flower, tree, overrides)
     head = f"{config.label}, {config.rounds} rounds"
     if flower.own_data:
-        own_holdings(flower)
         classes = f"{len(flower.classes)} classes"
         return f"{head} on the data of {flower.min_sites} sites or more, {classes}"
-    sizes = from_scenario(config).expected.values()
+    sizes = holdings.expected.values()
     return (
         f"{head} on {config.data.source.name}, {len(sizes)} simulated sites with {min(sizes)} to "
         f"{max(sizes)} samples"

@@ -22,7 +22,10 @@ from flr.report.rates import NoiseRates
 
 log = logging.getLogger("flr")
 
-ROLL_CALL = ("at the roll call: its name, the shape and type of its samples, its class list",)
+ROLL_CALL = (
+    "at the roll call: its name, the number of its samples, their shape and type",
+    "with each reply: its name, and the seconds it took",
+)
 
 
 def make_diary(

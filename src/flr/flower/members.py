@@ -26,6 +26,7 @@ class Members:
     subject: Subject
     flower: Flower
     keys: dict[str, str] | None = None  # the public key of each site's node, where they have some
+    attempt: int = 1  # how often the run was started
 
     def save(self, folder: Path) -> None:
         """Writes what a resumed run needs to find the same sites again."""
@@ -36,6 +37,7 @@ class Members:
             "subject": subject_to_note(self.subject),
             "flower": self.flower.model_dump(),
             "keys": self.keys,
+            "attempt": self.attempt,
         }
         write_atomically(folder / RECORD, canonical_json(facts))
 
@@ -51,6 +53,7 @@ class Members:
                 subject_from_note(facts["subject"]),
                 Flower.model_validate(facts["flower"]),
                 facts["keys"],
+                int(facts["attempt"]),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(

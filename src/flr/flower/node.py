@@ -7,10 +7,12 @@ its files hold, and where, stays in its own log.
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +22,7 @@ from flwr.app import Context
 from torch import Tensor
 
 from flr import config as configs
-from flr.arrays import Arrays, canonical_json
+from flr.arrays import Arrays, canonical_json, write_atomically
 from flr.assemble import load_data, load_scenario, make_blueprint, make_sites, threads
 from flr.client.desk import Answer, Desk, Order
 from flr.client.state import StateFiles
@@ -28,13 +30,14 @@ from flr.contract import Site
 from flr.data import sources
 from flr.data.dataset import SiteTable, Subject
 from flr.errors import DataError, FlrError
-from flr.flower.charter import Charter
+from flr.flower.charter import SITE_NAME, Charter
+from flr.flower.roll import is_count, plain
 
 log = logging.getLogger("flr")
 
 KEYS = ("site", "data", "label", "size", "classes", "state-dir", "device")  # of the node's config
 
-_NAME = re.compile(r"\w[\w .-]{0,79}")
+_BESIDE = ("partition-id", "num-partitions")  # Flower's own
 _EXPERIMENT = re.compile(r"[0-9a-f]{16}")
 
 
@@ -59,9 +62,10 @@ class Node:
     def of(cls, context: Context) -> Node:
         """From Flower's node config; in a simulation only the partition's number is there."""
         own = context.node_config
+        refuse_misspelt(own)
         number = own.get("partition-id")
         name = str(own.get("site") or ("" if number is None else f"site-{number}"))
-        if not _NAME.fullmatch(name):
+        if not SITE_NAME.fullmatch(name):
             raise RefusalError(
                 f"expected a site name of letters, digits, spaces, dots and dashes; got {name!r}. "
                 'Start the node with --node-config \'site="ward-7" data="/path/to/its/data"\''
@@ -80,6 +84,17 @@ class Node:
             state=Path(str(own.get("state-dir") or default_state())).expanduser(),
             device=str(own.get("device", "cpu")),
         )
+
+
+def refuse_misspelt(own: Mapping[str, Any]) -> None:
+    """Other keys may be there for other apps; one that is nearly ours is a slip."""
+    for key in own.keys() - {*KEYS, *_BESIDE}:
+        near = difflib.get_close_matches(key.replace("_", "-"), KEYS, n=1, cutoff=0.75)
+        if near:
+            raise RefusalError(
+                f"its node config has {plain(key)!r}; is {near[0]!r} meant? Known keys: "
+                f"{', '.join(KEYS)}"
+            )
 
 
 def default_state() -> str:
@@ -106,12 +121,15 @@ class OnlySite:
     def __getitem__(self, client: int) -> Site:
         return self.site
 
+    def size(self, client: int) -> int:
+        return len(self.site)
+
 
 def hello(node: Node, charter: Charter) -> dict[str, Any]:
     """What a site says of itself at the roll call."""
     if charter.classes is None:
         table, _, number = scenario_site(node, charter)
-        x, examples = table.x, int(table.offset[number + 1] - table.offset[number])
+        x, examples = table.x, table.size(number)
     else:
         x, y = own_data(node, charter.classes)
         examples = len(y)
@@ -120,23 +138,43 @@ def hello(node: Node, charter: Charter) -> dict[str, Any]:
         "examples": examples,
         "shape": list(x.shape[1:]),
         "dtype": str(x.dtype).removeprefix("torch.") if isinstance(x, Tensor) else "uint8",
-        "classes": None if node.classes is None else list(node.classes),
     }
 
 
-def answer(node: Node, charter: Charter, order: Order, keep: set[int], received: Arrays) -> Answer:
+@dataclass(frozen=True)
+class Errand:
+    """A task for this site, with what the server says about its state."""
+
+    order: Order
+    keep: set[int]  # versions of the state that the server may go back to
+    attempt: int  # of the run: a server that was killed may have left messages behind
+
+    @classmethod
+    def of(cls, note: Mapping[str, Any]) -> Errand:
+        """Refuses whatever is no number: some of these name files."""
+        asked = dict(note["order"])
+        keep, attempt = asked.pop("keep"), asked.pop("attempt")
+        numbers = [asked[key] for key in ("client", "step", "round", "rounds")]
+        numbers += [attempt, *keep, 0 if asked["version"] is None else asked["version"]]
+        if not all(map(is_count, numbers)) or not isinstance(asked["task"], str):
+            raise RefusalError("the server's order is not one that flr gives")
+        return cls(Order(**asked), set(keep), attempt)
+
+
+def answer(node: Node, charter: Charter, errand: Errand, received: Arrays) -> Answer:
     """Does one task; the state it starts from is the version that the server has accepted."""
+    order = errand.order
     config = charter.config(node.device)
     site, subject = own_site(node, charter)
-    states = StateFiles(state_folder(node, charter))
+    folder = state_folder(node, charter)
+    refuse_earlier(folder / "attempt", errand.attempt)
+    states = StateFiles(folder)
     if order.version is not None and not states.has(order.client, order.version):
         raise RefusalError(
             f"its state of step {order.version} is gone. Bring its state-dir back, or leave the "
             "site out and start a new run"
         )
-    # a message of a run that was killed may come late, when its successor is further on
-    later = {version for version in states.versions(order.client) if version >= order.step}
-    states.keep_only({order.client: keep | later})
+    states.keep_only({order.client: errand.keep})
     blueprint = make_blueprint(config, subject, OnlySite(order.client, site), states)
     with threads(config.train.threads):
         desk = Desk(blueprint)
@@ -156,6 +194,15 @@ def answer(node: Node, charter: Charter, order: Order, keep: set[int], received:
                 "the weights it got do not fit its model: another shape. Has it the same model "
                 "code, class list and flr version as the server?"
             ) from error
+
+
+def refuse_earlier(path: Path, attempt: int) -> None:
+    """A server that was resumed is the only one that counts; its predecessor's orders come late."""
+    newest = int(path.read_text()) if path.exists() else 0
+    if attempt < newest:
+        raise RefusalError("the run was resumed since, and this is an order of before")
+    if attempt > newest:
+        write_atomically(path, str(attempt))
 
 
 def state_folder(node: Node, charter: Charter) -> Path:
@@ -218,6 +265,11 @@ def own_data(node: Node, classes: tuple[str, ...]) -> tuple[Tensor, Tensor]:
 def scenario_site(node: Node, charter: Charter) -> tuple[SiteTable, Subject, int]:
     """The site of the simulated split with the node's number; all nodes draw the same one."""
     table, subject = _scenario(canonical_json(charter.tree))
+    if node.number is not None and node.site != f"site-{node.number}":
+        raise RefusalError(
+            f"in a simulated scenario a site is called by its number, site-{node.number}; its "
+            f"node config says {node.site}. Leave `site` out"
+        )
     if node.number is None or not 0 <= node.number < len(table):
         raise RefusalError(
             f"the scenario has sites 0 to {len(table) - 1}; its partition-id is {node.number}. "

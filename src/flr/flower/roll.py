@@ -2,7 +2,7 @@
 
 Flower's node ids are random, and change when a node restarts without a key; a site has a name.
 Nodes that nobody has heard of are asked before every task; nothing waits for their answer longer
-than it has to.
+than it has to. Nothing that a node says is trusted to be of the right kind.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ from flwr.serverapp import Grid
 
 from flr.errors import RunError
 from flr.flower import wire
+from flr.flower.charter import SITE_NAME
 
 log = logging.getLogger("flr")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks at the SuperLink
+AGAIN = 30.0  # seconds until a node that was left out is asked again: its data may be mended
+GRACE = 15.0  # seconds that others wait for a node which does not answer the roll call
+
+_LONGEST = 500  # letters of what a site says, in a log
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,16 @@ class Facts:
     examples: int
     shape: tuple[int, ...]
     dtype: str
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Facts:
+        """Refuses, with ValueError, what no site of ours would say."""
+        examples, shape, dtype = said.get("examples"), said.get("shape"), said.get("dtype")
+        if not is_count(examples) or not isinstance(shape, list) or not all(map(is_count, shape)):
+            raise ValueError("sizes that are no numbers")
+        if dtype not in ("uint8", "float32"):
+            raise ValueError("samples of an unknown type")
+        return cls(said["site"], int(examples or 0), tuple(shape), str(dtype))
 
 
 @dataclass
@@ -45,25 +60,33 @@ class Roll:
     keys: dict[str, str] | None = None  # of sites; a name stays with its key. None: without keys
     nodes: dict[str, int] = field(default_factory=dict)
     facts: dict[str, Facts] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)  # by site, or by node where it has none
-    asked: dict[int, str] = field(default_factory=dict)  # by node, the message it was asked with
+    refused: dict[int, str] = field(default_factory=dict)  # by node: who it says it is, and why
+    asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # by node: message, when
+    answered: dict[int, float] = field(default_factory=dict)  # by node: when
 
     def call(self) -> set[int]:
         """Asks unknown nodes and hears those that have answered; gives the nodes there are."""
         present = {node.node_id: node.public_key.hex() for node in self.grid.get_nodes()}
-        unknown = sorted(present.keys() - self.asked.keys())
+        for gone in (self.asked.keys() | self.answered.keys()) - present.keys():
+            self.asked.pop(gone, None)  # may come back, perhaps as another site
+            self.answered.pop(gone, None)
+            self.refused.pop(gone, None)
+        unknown = sorted(node for node in present if self._is_unknown(node))
         messages = [Message(wire.write(self.note), node, "query.hello") for node in unknown]
         for node, sent in zip(unknown, push(self.grid, messages), strict=True):
             if sent is not None:
-                self.asked[node] = sent
-        for node in self.asked.keys() - present.keys():
-            del self.asked[node]  # may come back, perhaps as another site
-        waiting = {sent: node for node, sent in self.asked.items() if sent}
+                self.asked[node] = (sent, time.monotonic())
+        waiting = {sent: node for node, (sent, _) in self.asked.items()}
         for reply in pull(self.grid, waiting):
             node = waiting[reply.metadata.reply_to_message_id]
-            self.asked[node] = ""
+            del self.asked[node]
+            self.answered[node] = time.monotonic()
             self._hear(node, present.get(node, ""), reply)
         return set(present)
+
+    def outstanding(self) -> bool:
+        """Whether a node was asked a moment ago and may still answer."""
+        return any(time.monotonic() - when < GRACE for _, when in self.asked.values())
 
     def wait_for(self, enough: Callable[[set[str]], bool], seconds: float) -> set[str]:
         """The sites that are there once they are enough, or when the time is up."""
@@ -76,39 +99,78 @@ class Roll:
             time.sleep(pause)
         return sites
 
-    def refuse(self, name: str, reason: str) -> None:
-        """Leaves a site or node out, and says so where the people at the server read it."""
-        self.refused[name] = reason
-        self.nodes.pop(name, None)
-        log.warning("%s is left out: %s.", name, reason)
+    def refuse(self, node: int, name: str, reason: str) -> None:
+        """Leaves a node out, and says so where the people at the server read it."""
+        complaint = f"{name}: {reason}."
+        if self.refused.get(node) != complaint:
+            log.warning("Left out: %s", complaint)
+        self.refused[node] = complaint
+
+    def forget(self, site: str) -> None:
+        """Takes a site off the list; its node is asked again, and its name is free."""
+        self.nodes.pop(site, None)
+        if self.keys is not None:
+            self.keys.pop(site, None)
 
     def complaints(self) -> str:
         """Who was left out and why, for an error message."""
-        lines = [f"{name}: {reason}." for name, reason in sorted(self.refused.items())]
-        return "\n".join(["Left out:", *lines]) if lines else "No other node has connected."
+        if not self.refused:
+            return "No other node has connected."
+        return "\n".join(["Left out:", *sorted(self.refused.values())])
+
+    def _is_unknown(self, node: int) -> bool:
+        if node in self.asked or node in self.nodes.values():
+            return False
+        return time.monotonic() - self.answered.get(node, -AGAIN) >= AGAIN
 
     def _hear(self, node: int, key: str, reply: Message) -> None:
-        if reply.has_error():
-            return self.refuse(f"node {node}", f"it does not answer ({reply.error.reason})")
+        name = f"node {node}"
         try:
-            said, _ = wire.read(reply.content)
-        except wire.OtherSchemaError as error:
-            return self.refuse(f"node {node}", str(error).rstrip("."))
-        name = f'site "{said["site"]}"' if said.get("site") else f"node {node}"
-        if said.get("problem"):
-            return self.refuse(name, said["problem"])
-        facts = Facts(said["site"], said["examples"], tuple(said["shape"]), said["dtype"])
-        older = self.nodes.get(facts.site)
-        if self.keys is not None and self.keys.setdefault(facts.site, key) != key:
-            return self.refuse(f"node {node}", f"{name} belongs to a node with another key")
+            said = read(reply)
+            if SITE_NAME.fullmatch(str(said.get("site") or "")):
+                name = f'site "{said["site"]}"'
+            elif "problem" not in said:
+                raise ValueError("no site name")
+            problem = "" if "problem" not in said else plain(said["problem"])
+            facts = None if problem else Facts.of(said)
+        except (wire.WireError, ValueError) as error:
+            return self.refuse(node, name, f"it answers with {plain(error)}")
+        if facts is None:
+            return self.refuse(node, name, problem)
+        return self._enter(node, key, name, facts)
+
+    def _enter(self, node: int, key: str, name: str, facts: Facts) -> None:
+        if self.keys is not None and self.keys.get(facts.site, key) != key:
+            return self.refuse(node, f"node {node}", f"{name} belongs to a node with another key")
         reason = self.screen(facts)
         if reason:
-            return self.refuse(name, reason)
+            return self.refuse(node, name, reason)
+        older = self.nodes.get(facts.site)
         if older is not None and older != node:
             log.warning("%s: node %s takes the place of node %s.", name, node, older)
+        if self.keys is not None:
+            self.keys[facts.site] = key
         self.nodes[facts.site], self.facts[facts.site] = node, facts
-        self.refused.pop(name, None)
+        self.refused.pop(node, None)
         return None
+
+
+def read(reply: Message) -> dict[str, Any]:
+    """The note of an answer; ValueError where Flower says that there is none."""
+    if reply.has_error():
+        raise ValueError(f"an error of Flower ({plain(reply.error.reason)})")
+    said, _ = wire.read(reply.content)
+    return said
+
+
+def plain(text: object) -> str:
+    """What a site says as one line: nobody writes lines into our log."""
+    return " ".join(str(text).split())[:_LONGEST].rstrip(".")
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number from 0 on; in Python True would be one."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def pauses() -> Iterator[float]:
@@ -142,7 +204,7 @@ def in_order(sites: Iterable[str]) -> list[str]:
     """Sorted by name, numbers in names by value: site-2 comes before site-10."""
 
     def key(name: str) -> list[tuple[int, int, str]]:
-        parts = re.split(r"(\d+)", name)
-        return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts] + [(2, 0, name)]
+        parts = re.split(r"([0-9]+)", name)
+        return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts] + [(2, 0, name)]
 
     return sorted(sites, key=key)

@@ -41,12 +41,8 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
     if flower.resume:
         go_on(grid, flower)
         return
-    config = settings.resolve(flower, tree, overrides)
-    refuse(config, flower)
-    holdings = own_holdings(flower) if flower.own_data else from_scenario(config)
-    if holdings.subject is not None:
-        privacy.check_model(config, flower, holdings.subject)
-    folder = new_folder(Path(flower.out) if flower.out else default_folder(config))
+    config, holdings = prepare(flower, tree, overrides)
+    folder = free_folder(flower, config)
     log.info("Run folder: %s", folder.resolve())
     with locked(folder):
         charter = Charter.of(secrets.token_hex(8), config, flower.classes or None)
@@ -65,6 +61,31 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         federate(roll, config, members, holdings, folder)
 
 
+def prepare(
+    flower: Flower, tree: Mapping[str, Any], overrides: list[str]
+) -> tuple[Config, Holdings]:
+    """Everything that can be found wrong before a node is touched."""
+    config = settings.resolve(flower, tree, overrides)
+    refuse(config, flower)
+    holdings = own_holdings(flower) if flower.own_data else from_scenario(config)
+    subject, _ = agree(holdings, [])
+    if subject is not None:
+        check_model(config, subject.input_shape, len(subject.classes))
+        privacy.check_model(config, flower, subject)
+    return config, holdings
+
+
+def free_folder(flower: Flower, config: Config) -> Path:
+    """Where the run goes; says how to go on with a run that is there already."""
+    folder = Path(flower.out) if flower.out else default_folder(config)
+    if (folder / "config.toml").exists():
+        raise DataError(
+            f"Expected a new folder as flower.out; {folder} already holds a run. Go on with it by "
+            "flower.resume=true, or choose another flower.out."
+        )
+    return new_folder(folder)
+
+
 def go_on(grid: Grid, asked: Flower) -> None:
     """Continues a run with the config and the sites that it began with."""
     folder = Path(asked.out)
@@ -74,6 +95,7 @@ def go_on(grid: Grid, asked: Flower) -> None:
             "Give the folder that the log of the stopped run names."
         )
     members, config = Members.load(folder), configs.load(folder / "config.toml")
+    members = replace(members, attempt=members.attempt + 1)
     log.info("Going on with %s; it keeps the settings it began with.", folder.resolve())
     flower = members.flower.model_copy(update={"wait": asked.wait, "timeout": asked.timeout})
     members = replace(members, flower=flower)
@@ -81,6 +103,7 @@ def go_on(grid: Grid, asked: Flower) -> None:
     charter = Charter.of(members.experiment, config, flower.classes or None)
     roll = Roll(grid, charter.to_note(), members.screen, members.keys)
     with locked(folder):
+        members.save(folder)
         there = roll.wait_for(lambda sites: len(sites) == len(members.sites), flower.wait)
         if missing := in_order(set(members.sites) - there):
             log.warning("Not there: %s. %s", ", ".join(missing), roll.complaints())
@@ -94,6 +117,9 @@ def refuse(config: Config, flower: Flower) -> None:
         problems.append("drop is for simulated clients; on Flower nodes vanish by themselves.")
     if config.attack.name != "none":
         problems.append("[attack] is for simulated clients; use `flr run` to study attacks.")
+    sites = config.partition.build().sites if config.scenario.path is None else flower.min_sites
+    if not flower.own_data and flower.min_sites > sites:
+        problems.append(f"flower.min-sites = {flower.min_sites}; the scenario has {sites} sites.")
     if flower.own_data and flower.min_sites < 1:
         problems.append("flower.min-sites should say how many sites to wait for, at least 1.")
     if flower.own_data and config.build_method().supervised and not flower.benchmark:
@@ -105,23 +131,32 @@ def refuse(config: Config, flower: Flower) -> None:
 
 
 def gather(roll: Roll, holdings: Holdings, flower: Flower) -> Subject:
-    """Waits for the sites; what they hold decides what is classified, where nothing else does."""
+    """Waits for sites that fit together, and for what nodes that are there have to say.
+
+    Whoever has answered when enough have takes part: not only the quickest.
+    """
     least = flower.min_sites or len(holdings.expected)
     log.info("Waiting for %s sites.", least)
-    there = roll.wait_for(lambda sites: len(sites) >= least, flower.wait)
-    facts = [roll.facts[site] for site in in_order(there)]
-    subject, misfits = agree(holdings, facts) if facts else (None, {})
-    for site, reason in misfits.items():
-        roll.refuse(f'site "{site}"', reason)
-        del roll.nodes[site]
-    roll.nodes = {site: roll.nodes[site] for site in there - misfits.keys()}
-    if subject is None or len(roll.nodes) < least:
+
+    def fitting(sites: set[str]) -> set[str]:
+        facts = [roll.facts[site] for site in in_order(sites)]
+        return sites - agree(holdings, facts)[1].keys()
+
+    there = roll.wait_for(
+        lambda sites: len(fitting(sites)) >= least and not roll.outstanding(), flower.wait
+    )
+    fit = fitting(there)
+    subject, misfits = agree(holdings, [roll.facts[site] for site in in_order(there)])
+    for site in roll.nodes.keys() - fit:
+        roll.refuse(roll.nodes[site], f'site "{site}"', misfits.get(site, "it has gone"))
+        roll.forget(site)
+    if subject is None or len(fit) < least:
         raise RunError(
-            f"Expected {least} sites within {flower.wait:g} s; {len(roll.nodes)} can take part "
-            f"({', '.join(in_order(roll.nodes)) or 'none'}). {roll.complaints()}\n"
+            f"Expected {least} sites within {flower.wait:g} s; {len(fit)} can take part "
+            f"({', '.join(in_order(fit)) or 'none'}). {roll.complaints()}\n"
             f"{holdings.advice}; then run again."
         )
-    log.info("Sites: %s", ", ".join(in_order(roll.nodes)))
+    log.info("Sites: %s", ", ".join(in_order(fit)))
     return subject
 
 
@@ -167,6 +202,8 @@ def make_transport(roll: Roll, config: Config, members: Members) -> FlowerTransp
     return FlowerTransport(
         roll=roll,
         sites=members.sites,
+        examples=members.examples,
+        attempt=members.attempt,
         charter=charter.to_note(),
         states=RemoteStates(),
         least=config.min_replies,
@@ -183,3 +220,6 @@ class NoSites:
 
     def __getitem__(self, client: int) -> Site:
         raise RunError(f"Expected client {client} to be asked at its site. Report this as a bug.")
+
+    def size(self, client: int) -> int:
+        return 0

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from flwr.common.config import unflatten_dict
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from flr import config as configs
 from flr.config import Config
 from flr.config.problems import nearest
 from flr.errors import ConfigError
+from flr.flower.charter import SIMULATED
 from flr.flower.node import listed
 
 SECTION = "flower"
-_SIMULATED = ("data", "scenario", "noise", "attack", "partition")
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda v: listed(v) if isinstance(v, str) else v)
 ]
 Floats = Annotated[
     tuple[float, ...],
-    BeforeValidator(lambda v: tuple(map(float, listed(v))) if isinstance(v, str) else v),
+    BeforeValidator(lambda v: tuple(map(float, listed(v))) if isinstance(v, str) else _several(v)),
 ]
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, int | float) else value
 
 
 def _hyphens(name: str) -> str:
@@ -46,12 +58,22 @@ class Flower(BaseModel):
     classes: Names = ()  # the class list where sites bring their own data
     test: str = ""  # the server's own test set: a folder, .csv or .npz
     benchmark: str = ""  # the server's own clean samples, for methods that need some
+    label: str = "label"  # of these: the column of the classes in a .csv
+    size: Annotated[int, Field(ge=0)] = 0  # of these: scales images to squares; 0: as they are
     mean: Floats = ()  # of the inputs in the publisher's units: one number, or one per channel
     std: Floats = ()
     augment: Literal["none", "crop-flip"] = "none"  # of the sites' own images
     privacy: Literal["none", "server-clipping", "client-clipping"] = "none"
     noise_multiplier: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     clipping_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> Flower:
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError("flower.classes should name each class once. Remove the double ones")
+        if not all(map(math.isfinite, (*self.mean, *self.std))) or any(s <= 0 for s in self.std):
+            raise ValueError("flower.mean and flower.std should be finite, std more than 0")
+        return self
 
     @property
     def own_data(self) -> bool:
@@ -85,7 +107,9 @@ def resolve(
     source = "[tool.flwr.app.config]"
     if not flower.own_data:
         return configs.parse(tree, source, overrides=overrides)
-    own = {key: value for key, value in tree.items() if key not in _SIMULATED}
+    own = {key: value for key, value in tree.items() if key not in SIMULATED}
+    if isinstance(tree.get("attack"), str | dict):
+        own["attack"] = tree["attack"]  # is refused later, not forgotten
     own["partition"] = {"kind": "iid", "clients": sites or max(flower.min_sites, 1)}
     if flower.benchmark:
         own["scenario"] = {"benchmark": 1}
@@ -97,6 +121,9 @@ def _message(error: ValidationError) -> str:
     lines = []
     for found in error.errors():
         key = ".".join(str(part) for part in found["loc"])
+        if not key:
+            lines.append(f"{str(found['msg']).removeprefix('Value error, ')}.")
+            continue
         if found["type"] == "extra_forbidden":
             text = f"is not known.{nearest(key, known)} Known: {', '.join(known)}."
         else:

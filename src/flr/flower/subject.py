@@ -74,22 +74,25 @@ def own_holdings(flower: Flower) -> Holdings:
     """With data at the sites, the server has samples only if it is given some."""
     nothing: Labelled = (torch.empty(0, 1), torch.empty(0, dtype=torch.int64))
     test = _read(flower.test, flower) if flower.test else nothing
-    clean = _read(flower.benchmark, flower) if flower.benchmark else None
+    clean = _read(flower.benchmark, flower, training=True) if flower.benchmark else None
     return Holdings(test, clean, None, flower, {})
 
 
-def agree(holdings: Holdings, facts: Sequence[Facts]) -> tuple[Subject, dict[str, str]]:
+def agree(holdings: Holdings, facts: Sequence[Facts]) -> tuple[Subject | None, dict[str, str]]:
     """What is classified, and the sites that have something else, each with the reason.
 
-    The server's own samples decide what inputs look like, or else most sites.
+    The server's own samples decide what inputs look like, or else most sites; None without either.
     """
     if holdings.subject is not None:
         return holdings.subject, {}
-    forms = Counter((f.shape, f.dtype) for f in facts)
-    shape, dtype = forms.most_common(1)[0][0]
+    forms = Counter((f.shape, f.dtype) for f in facts).most_common(1)
+    form = forms[0][0] if forms else None
     for x, _ in filter(None, (holdings.benchmark, holdings.test)):
         if isinstance(x, Tensor) and len(x):
-            shape, dtype = tuple(x.shape[1:]), str(x.dtype).removeprefix("torch.")
+            form = (tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+    if form is None:
+        return None, {}
+    shape, dtype = form
     misfits = {
         f.site: shapes_differ(f.shape, shape)
         if f.shape != shape
@@ -98,6 +101,11 @@ def agree(holdings: Holdings, facts: Sequence[Facts]) -> tuple[Subject, dict[str
         if (f.shape, f.dtype) != (shape, dtype)
     }
     flower = holdings.flower
+    if flower.augment != "none" and len(shape) != 3:
+        raise ConfigError(
+            f'flower.augment = "{flower.augment}" needs images (channels x height x width); the '
+            f'inputs have shape {shape}. Use flower.augment = "none".'
+        )
     normalise = Normalisation(
         _each(flower.mean, _MIDDLE if dtype == "uint8" else 0.0, shape, "mean"),
         _each(flower.std, _MIDDLE if dtype == "uint8" else 1.0, shape, "std"),
@@ -120,8 +128,9 @@ def _each(
     return numbers
 
 
-def _read(path: str, flower: Flower) -> tuple[Tensor, Tensor]:
-    x, y, _, _ = sources.read(Path(path), flower.classes)
+def _read(path: str, flower: Flower, *, training: bool = False) -> tuple[Tensor, Tensor]:
+    size = flower.size or None
+    x, y, _, _ = sources.read(Path(path), flower.classes, flower.label, size, training=training)
     if y is None:
         raise ConfigError(f"Expected labelled samples at {path}; there are no labels. Add them.")
     return x, y

@@ -13,7 +13,7 @@ from flwr.app import Message
 from flr.client.desk import Answer
 from flr.contract import Reply, Task
 from flr.flower import wire
-from flr.flower.roll import Roll, pauses, pull, push
+from flr.flower.roll import Roll, pauses, plain, pull, push
 
 log = logging.getLogger("flr")
 
@@ -41,6 +41,8 @@ class FlowerTransport:
 
     roll: Roll
     sites: Sequence[str]
+    examples: Sequence[int]  # of each site
+    attempt: int  # how often this run was started: a site does nothing for an earlier one
     charter: Mapping[str, Any]
     states: RemoteStates
     least: int  # a task waits until so many of its sites are there
@@ -52,7 +54,7 @@ class FlowerTransport:
     def ask(self, task: Task, versions: Mapping[int, int], predict: bool) -> list[Answer]:
         """What the sites that are there answer, sorted: float sums depend on the order."""
         asked = {self.sites[client]: client for client in task.clients}
-        enough = min(self.least, len(asked))
+        enough = 0 if task.optional else min(self.least, len(asked))
         there = self.roll.wait_for(lambda s: len(s & asked.keys()) >= enough, self.wait)
         clients = [client for site, client in asked.items() if site in there]
         messages = [self._message(task, client, versions) for client in clients]
@@ -79,6 +81,7 @@ class FlowerTransport:
             "rounds": task.rounds,
             "version": version,
             "keep": sorted(keep),
+            "attempt": self.attempt,
         }
         content = wire.write(
             {**self.charter, "order": order}, task.arrays | task.extra.get(client, {}), self.extra
@@ -104,12 +107,27 @@ class FlowerTransport:
 
     def _read(self, client: int, reply: Message) -> Answer | None:
         if reply.has_error():
-            log.warning("%s is lost: %s", self.name(client), reply.error.reason)
+            log.warning("%s is lost: %s", self.name(client), plain(reply.error.reason))
             return None
-        note, arrays = wire.read(reply.content)
-        problem = str(note.get("problem", ""))
+        try:
+            note, arrays = wire.read(reply.content)
+            problem = plain(note["problem"]) if "problem" in note else self._misfit(client, note)
+        except wire.WireError as error:
+            note, arrays, problem = {}, {}, plain(error)
         if problem:
             log.warning("%s: %s.", self.name(client), problem)
             return Answer(Reply(client, 0, {}), False, 0.0, None, problem)
-        sent = Reply(client, int(note["examples"]), arrays)
-        return Answer(sent, bool(note["stateful"]), float(note["seconds"]), None)
+        sent = Reply(client, self.examples[client], arrays)
+        return Answer(sent, note["stateful"] is True, float(note["seconds"]), None)
+
+    def _misfit(self, client: int, note: Mapping[str, Any]) -> str:
+        """Whether another site answers, or the same one with other data."""
+        site, examples, seconds = (note.get(key) for key in ("site", "examples", "seconds"))
+        if site != self.sites[client] or not isinstance(seconds, int | float):
+            return "the node that answers for it is another one now"
+        if examples != self.examples[client]:
+            return (
+                f"it began with {self.examples[client]} samples and now has {plain(examples)}. "
+                "Bring its data back as they were, or start a new run"
+            )
+        return ""

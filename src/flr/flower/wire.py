@@ -22,8 +22,8 @@ _ARRAYS, _NOTE = "arrays", "note"  # names of the records in a message
 _VERSION, _TEXT = "schema", "json"  # keys of the note
 
 
-class OtherSchemaError(RunError):
-    """A message of a version of flr that speaks otherwise."""
+class WireError(RunError):
+    """A message that is none of ours: of another version of flr, or damaged."""
 
 
 def to_record(arrays: Arrays) -> ArrayRecord:
@@ -54,12 +54,20 @@ def read(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
     """The inverse of `write`; refuses what another version of flr, or another app, has sent."""
     record = content.config_records.get(_NOTE, ConfigRecord())
     if record.get(_VERSION) != SCHEMA:
-        raise OtherSchemaError(
+        raise WireError(
             f"Expected a message of version {SCHEMA}; got version {record.get(_VERSION)!r}. "
             "Install the same version of flr at the server and at every site."
         )
-    arrays = content.array_records.get(_ARRAYS)
-    return json.loads(str(record[_TEXT])), {} if arrays is None else from_record(arrays)
+    try:
+        note = json.loads(str(record[_TEXT]))
+        arrays = content.array_records.get(_ARRAYS)
+        received = {} if arrays is None else from_record(arrays)
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise WireError(
+            f"Expected a note and arrays as flr writes them; they cannot be read "
+            f"({type(error).__name__}). Run the same version of flr everywhere."
+        ) from error
+    return dict(note), received
 
 
 def _array(name: str, value: torch.Tensor) -> Array:

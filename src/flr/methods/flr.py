@@ -14,18 +14,21 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from flr.arrays import Arrays
+from flr.arrays import Arrays, with_prefix
 from flr.client.memory import (
     LabelMixture,
+    Remembered,
     agreement,
     clamped,
     default_warmup,
     mixture,
-    remembered,
+    received,
     running_average,
     schedule,
     settled,
+    visited,
 )
+from flr.client.tables import Form
 from flr.contract import Batch, Client, Declared, Method
 from flr.registry import register
 
@@ -42,6 +45,9 @@ __all__ = [
     "running_average",
     "schedule",
 ]
+
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
 class Visit(NamedTuple):
@@ -84,6 +90,14 @@ def flr_gradient(p: Tensor, y: Tensor, t: Tensor, lam: float) -> Tensor:
     return p - y + lam * p * (inner - t) / (1 - inner)
 
 
+def _kept(form: Form) -> tuple[Declared, ...]:
+    return (
+        *form.declared("flr.{net}.s", "running average of the global model's predictions"),
+        *form.declared("flr.{net}.m", "running average of the local model's predictions"),
+        Declared("flr.{net}.seen", ("samples",), "which samples were visited", torch.bool),
+    )
+
+
 @register(
     "flr",
     title="FLR",
@@ -118,12 +132,15 @@ class FLR(Method):
         beta(r)  = 0 before R / 2
         gamma(r) = 0 before R_w (warmup_rounds)
 
-    State: two tables s and m (samples x classes) and a flag for each sample.
+    State: two tables s and m (samples x classes) and a flag for each sample. Between two visits
+    table_dtype = "float16" halves them, and top_k keeps the k largest entries of a row (all, where
+    there are fewer classes) while its other classes share the rest evenly.
     Leaves the site: weights and the number of samples; the tables stay.
     Readings: warmup = "schedule" has the term from round 0 on; "ce" (Algorithm 1) trains by CE
     alone until R_w and leaves the tables untouched. linear = false keeps alpha constant.
     warmup_rounds defaults to min(50, R/6). The global model predicts in eval mode, on the same
-    augmented batch. No authors' code is public.
+    augmented batch; server_predictions = "round" has it predict once a round instead, for each
+    sample without augmentation. No authors' code is public.
     """
 
     lam: Annotated[float, Ge(0)] = 2.0
@@ -134,24 +151,29 @@ class FLR(Method):
     warmup: Literal["schedule", "ce"] = "schedule"
     warmup_rounds: Annotated[int, Ge(0)] | None = None
     clamp: Annotated[float, Ge(0), Le(0.1)] = 1e-4
+    server_predictions: Literal["batch", "round"] = "batch"
+    table_dtype: Literal["float32", "float16"] = "float32"
+    top_k: Annotated[int, Ge(1)] | None = None
 
     approach = ("loss",)
-    keeps = (
-        Declared(
-            "flr.{net}.s",
-            ("samples", "classes"),
-            "running average of the global model's predictions",
-        ),
-        Declared(
-            "flr.{net}.m",
-            ("samples", "classes"),
-            "running average of the local model's predictions",
-        ),
-        Declared("flr.{net}.seen", ("samples",), "which samples were visited", torch.bool),
-    )
-    cost = (
-        "one forward and one backward pass per batch, and one more forward pass of the global model"
-    )
+    keeps = _kept(Form())
+
+    def __post_init__(self) -> None:
+        # These are class variables of a method, but here they depend on the options.
+        object.__setattr__(self, "keeps", _kept(self.form))
+        object.__setattr__(self, "cost", Method.cost + self._extra_cost())
+
+    @property
+    def form(self) -> Form:
+        """How the tables are stored."""
+        return Form(DTYPES[self.table_dtype], self.top_k)
+
+    def _extra_cost(self) -> str:
+        if not self.alpha:
+            return ""
+        if self.server_predictions == "round":
+            return ", and one more forward pass over the site in each round"
+        return ", and one more forward pass of the global model"
 
     def check(self, config: Config) -> Iterable[str]:
         if (self.warmup_rounds or 0) >= config.rounds:
@@ -175,22 +197,34 @@ class FLR(Method):
                 gamma=self.gamma,
                 linear=self.linear,
                 clamp=self.clamp,
+                dtype=self.form.dtype,
+                top_k=self.top_k,
             )
-            tables.schedule(c.round, c.rounds, warmup)
             prefix = f"flr.{net}."
-            if prefix + "s" in c.state:
-                tables.load_tables({key: c.state[prefix + key] for key in ("s", "m", "seen")})
+            if kept := with_prefix(c.state, prefix):
+                tables.load_tables({key.removeprefix(prefix): t for key, t in kept.items()})
+            tables.schedule(c.round, c.rounds, warmup)
             c.memory[prefix] = tables.to(c.data.x.device)
+            if self.alpha and self.server_predictions == "round":
+                c.memory[prefix + "received"] = received(c, net, self.form)
 
     def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
         tables = c.memory.get(f"flr.{net}.")
         if tables is None:
             return 0.0
-        seen = remembered(c, net, logits, b)
-        with torch.no_grad():
-            p_srv = c.reference[net](seen.x).softmax(1) if self.alpha else seen.p
+        p = logits.softmax(1)
+        seen = visited(c, net, p, b)
+        p_srv = self._server_predictions(c, net, seen) if self.alpha else seen.p
         t = seen.spread(tables.update(seen.p, p_srv, seen.index), b)
-        return self.lam * agreement(clamped(logits.softmax(1), self.clamp), t)
+        return self.lam * agreement(clamped(p, self.clamp), t)
+
+    @torch.no_grad()
+    def _server_predictions(self, c: Client, net: int, seen: Remembered) -> Tensor:
+        if self.server_predictions == "round":
+            found: Tensor = c.memory[f"flr.{net}.received"][seen.index]
+            return found
+        logits: Tensor = c.reference[net](seen.x)
+        return logits.softmax(1)
 
     def finish(self, c: Client) -> Arrays:
         for net in range(len(c.model)):

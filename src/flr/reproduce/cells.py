@@ -37,6 +37,7 @@ from flr.stack import parts_of
 
 FORMAT = 1
 LARGEST = 20_000  # bytes
+LATER = {"server_predictions": "batch", "table_dtype": "float32"}  # see `_as_first_named`
 MODELS = "models"  # where models of cells are kept, named like them
 _POINTS = {"accuracy": 200, "memorization": 40}  # kept, evenly spread from first to last
 
@@ -77,7 +78,17 @@ def identity(config: Config) -> dict[str, Any]:
             tree.get(kind, {}).pop("path", None)
     if config.train.init is not None:
         tree["train"]["init"] = _content(config.train.init)
+    methods = tree["method"] if isinstance(tree["method"], list) else [tree["method"]]
+    for method in methods:
+        _as_first_named(method)
     return tree
+
+
+def _as_first_named(method: str | dict[str, Any]) -> None:
+    """Takes out options that came after cells were kept, where they change nothing."""
+    for name, value in LATER.items():
+        if isinstance(method, dict) and method.get(name) == value:
+            del method[name]
 
 
 def _published(choice: Choice) -> bool:

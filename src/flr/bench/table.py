@@ -1,0 +1,232 @@
+"""Ratios with their spread, as rows, on a terminal and as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from flr.arrays import write_atomically
+from flr.bench.cost import FORWARDS, Turns
+from flr.bench.machine import Machine
+from flr.bench.measure import Measured
+
+PAGE = "table.md"
+NOISY = 0.03  # of the machine, used by others: above it times are not to be trusted
+
+Row = dict[str, Any]
+Column = tuple[str, Callable[[Row], str]]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median over repeats, and its range."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class EngineRow:
+    """One engine; ratios are to the unit of the same repeat."""
+
+    engine: str
+    version: str
+    ratio: Spread  # of the round's time
+    cpu: Spread | None  # ratio of processor time
+    total: Spread  # ratio of the whole run's time, start and report included
+    round: float  # seconds
+    first_round: float  # seconds from the start of the process
+    later: float  # seconds by which its first round ended later than the unit's
+    memory: int | None  # bytes at most
+    memory_ratio: float | None
+    difference: float | None  # of the weights to the unit's; 0: the same bits
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """What FLR adds to FedAvg."""
+
+    predictions: str  # server_predictions
+    cost: Spread  # in forward passes
+    unit: str
+    fedavg: float  # seconds of a round
+    flr: float
+    forwards: float
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Of at least one value."""
+    found = sorted(values)
+    return Spread(median(found), found[0], found[-1])
+
+
+def engine_rows(measured: Sequence[Measured]) -> list[EngineRow]:
+    """One row for each engine, in their order; repeat 0 is for memory alone."""
+    names = list(dict.fromkeys(done.engine for done in measured))
+    by = {(done.engine, done.repeat): done for done in measured}
+    repeats = sorted({done.repeat for done in measured} - {0})
+    memory = {name: by[name, 0].memory for name in names}
+    base = memory[names[0]]
+    rows = []
+    for name in names:
+        pairs = [(by[name, repeat], by[names[0], repeat]) for repeat in repeats]
+        own = memory[name]
+        used = [(a.cpu, b.cpu) for a, b in pairs]
+        apart = [a.difference for a, _ in pairs]
+        rows.append(
+            EngineRow(
+                engine=name,
+                version=pairs[0][0].version,
+                ratio=spread(a.round / b.round for a, b in pairs),
+                cpu=spread(a / b for a, b in used if a and b) if all(map(all, used)) else None,
+                total=spread(a.total / b.total for a, b in pairs),
+                round=median(a.round for a, _ in pairs),
+                first_round=median(a.first_round for a, _ in pairs),
+                later=median(a.first_round - b.first_round for a, b in pairs),
+                memory=own,
+                memory_ratio=own / base if own and base else None,
+                difference=None if None in apart else max(d for d in apart if d is not None),
+            )
+        )
+    return rows
+
+
+def cost_rows(turns: Sequence[Turns]) -> list[CostRow]:
+    """One row for each form of FLR."""
+
+    def middle(name: str) -> float:
+        return median(median(turn.seconds[name]) for turn in turns)
+
+    return [
+        CostRow(
+            predictions=predictions,
+            cost=spread(turn.cost(predictions) for turn in turns),
+            unit={"steps": "of the same batches", "samples": "of each sample, once a round"}[each],
+            fedavg=middle("fedavg"),
+            flr=middle(f"flr, {predictions}"),
+            forwards=middle(f"forwards, {each}"),
+        )
+        for predictions, each in FORWARDS.items()
+    ]
+
+
+def _ranged(value: dict[str, float] | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value['median']:.2f} ({value['low']:.2f}-{value['high']:.2f})"
+
+
+def _megabytes(value: int | None) -> str:
+    return "-" if value is None else f"{value / 1e6:,.0f}"
+
+
+def _weights(difference: float | None) -> str:
+    if difference is None:
+        return "-"
+    return "same" if difference == 0 else f"{difference:.0e}"
+
+
+SHORT: dict[str, list[Column]] = {
+    "engines": [
+        ("engine", lambda r: r["engine"]),
+        ("ratio (range)", lambda r: _ranged(r["ratio"])),
+        ("round s", lambda r: f"{r['round']:.3f}"),
+        ("first s", lambda r: f"{r['first_round']:.1f}"),
+        ("MB", lambda r: _megabytes(r["memory"])),
+        ("CPU", lambda r: "-" if r["cpu"] is None else f"{r['cpu']['median']:.2f}"),
+        ("weights", lambda r: _weights(r["difference"])),
+    ],
+    "cost": [
+        ("server_predictions", lambda r: r["predictions"]),
+        ("FLR - FedAvg (range)", lambda r: _ranged(r["cost"])),
+        ("in forward passes", lambda r: r["unit"]),
+    ],
+}
+SHORT["clients"] = SHORT["engines"][:-1]
+
+LONG: dict[str, list[Column]] = {
+    "engines": [
+        *SHORT["engines"][:4],
+        ("after the unit's (s)", lambda r: f"{r['later']:+.1f}"),
+        SHORT["engines"][4],
+        (
+            "memory ratio",
+            lambda r: "-" if r["memory_ratio"] is None else f"{r['memory_ratio']:.2f}",
+        ),
+        ("CPU ratio (range)", lambda r: _ranged(r["cpu"])),
+        ("whole run (range)", lambda r: _ranged(r["total"])),
+        SHORT["engines"][6],
+        ("version", lambda r: r["version"]),
+    ],
+    "cost": [
+        *SHORT["cost"],
+        ("FedAvg's round (s)", lambda r: f"{r['fedavg']:.3f}"),
+        ("FLR's", lambda r: f"{r['flr']:.3f}"),
+        ("forward passes", lambda r: f"{r['forwards']:.3f}"),
+    ],
+}
+LONG["clients"] = [*LONG["engines"][:-2], LONG["engines"][-1]]
+
+
+def notes(result: dict[str, Any]) -> list[str]:
+    """What the numbers are, and whether they can be trusted."""
+    said = [f"Repeats: {result['repeats']}; rounds: {result['rounds']}; seed: {result['seed']}."]
+    rows = result["rows"]
+    if result["kind"] == "clients" and rows[0]["memory"] is not None:
+        more = (rows[-1]["memory"] - rows[0]["memory"]) / 1e6
+        said.append(f"{rows[-1]['engine']} take {more:,.0f} MB more than {rows[0]['engine']}.")
+    others = [share for share in result["others"] if share is not None]
+    if not others:
+        return [*said, "Memory and the machine's other load are not measured on this system."]
+    said.append(
+        f"Other processes used {100 * median(others):.1f} % of the cores "
+        f"(at most {100 * max(others):.1f} % in a run)."
+    )
+    if max(others) > NOISY:
+        said.append("The machine was not quiet: measure again before you believe a ratio.")
+    return said
+
+
+def markdown(results: Sequence[dict[str, Any]]) -> str:
+    """A page of all results."""
+    parts = ["# Benchmarks\n\n" + EXPLAINED]
+    for result in results:
+        columns = LONG[result["kind"]]
+        lines = [
+            f"## `{result['workload']}`",
+            "",
+            f"{result['what'][0].upper()}{result['what'][1:]}.",
+            "",
+        ]
+        lines.append("| " + " | ".join(head for head, _ in columns) + " |")
+        lines.append("|" + " --- |" * len(columns))
+        lines += [
+            "| " + " | ".join(show(row) for _, show in columns) + " |" for row in result["rows"]
+        ]
+        lines += ["", " ".join(notes(result)), "", Machine(**result["machine"]).words() + "."]
+        lines += ["", "```sh", result["command"], "```", ""]
+        parts.append("\n".join(lines))
+    return "\n".join(parts)
+
+
+EXPLAINED = """Ratios are to the first line of a table, the unit, in the same repeat: median and
+range over repeats. They are of the time of a round in the middle, all but the first. Each run is a
+fresh process; "first s" is from its start to the end of its first round. Memory is the most that it
+and its descendants had, shared pages counted once (PSS), in MB of 10^6 bytes; it was looked at in
+a run that was not timed. "Weights" are compared with the unit's: "same" are the same bits, a number
+is their distance as a share of what was learned. Written by `flr bench`.
+"""
+
+
+def save(folder: Path, result: dict[str, Any]) -> list[Path]:
+    """Writes the result, and the page of all results in the folder."""
+    own, page = folder / f"{result['workload']}.json", folder / PAGE
+    write_atomically(own, json.dumps(result, indent=1) + "\n")
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    write_atomically(page, markdown(found))
+    return [own, page]

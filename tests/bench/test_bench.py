@@ -1,0 +1,124 @@
+"""The whole command on small work: our engine, the bare loop, and a peer by an adapter."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from flr.bench import cost, engines, runner, workloads
+from flr.bench.prepare import prepare
+from flr.cli.main import main
+from flr.errors import ConfigError, RunError
+
+ADAPTER = """
+import json, runpy, sys
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+workload = json.loads((folder / "workload.json").read_text())
+bare = runpy.run_path(workload["plain"])
+bare["torch"].set_num_threads(1)
+ends, steps, weights = bare["train"](bare["read"](folder))
+print("a word of its own")
+print(json.dumps({"ends": ends, "steps": steps + LIE, "version": "peer 9"}))
+"""
+
+
+@pytest.fixture
+def peer(tmp_path, monkeypatch):
+    """A peer that trains truly, or says that it took more steps."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLR_BENCH_PFL", sys.executable)
+    Path("benchmarks").mkdir()
+
+    def make(lie: int = 0) -> None:
+        Path("benchmarks/pfl_engine.py").write_text(ADAPTER.replace("LIE", str(lie)))
+
+    make()
+    return make
+
+
+def call(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["flr", "bench", *args])
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stop:
+        main()
+    seen = capsys.readouterr()
+    return int(stop.value.code or 0), seen.out, seen.err
+
+
+def test_the_whole_command(peer, monkeypatch, capsys):
+    def few() -> list[engines.Engine]:
+        return [engines.unit(), engines.own(2), *engines.peers({"FLR_BENCH_PFL": sys.executable})]
+
+    monkeypatch.setattr(engines, "compared", few)
+    asked = ("digits", "--rounds", "2", "--repeats", "1", "--seed", "7", "--out", "found")
+    code, out, _ = call(monkeypatch, capsys, *asked)
+    assert code == 0
+    assert all(len(line) <= 80 for line in out.splitlines())
+    result = json.loads(Path("found/digits.json").read_text())
+    assert result["command"] == "flr bench " + " ".join(asked)
+    names = [row["engine"] for row in result["rows"]]
+    assert names == ["bare loop", "flr, 2 workers", "pfl"]
+    assert [row["difference"] for row in result["rows"]] == [0.0, 0.0, None]
+    assert result["rows"][2]["version"] == "peer 9"
+    steps = {(run["engine"], run["repeat"]): run["steps"] for run in result["measured"]}
+    assert steps["flr, 2 workers", 0] == steps["bare loop", 1] == steps["pfl", 1]
+    assert [run["engine"] for run in result["measured"] if run["repeat"]] == names
+    for row in result["rows"]:
+        assert row["engine"] in out
+        assert row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"]
+        assert row["memory"] is None or row["memory"] > 50e6
+    assert "## `digits`" in Path("found/table.md").read_text()
+
+
+def test_other_work_is_refused(peer, tmp_path):
+    peer(lie=1)
+    prepared = prepare(workloads.get("digits"), tmp_path / "data", rounds=2, seed=1)
+    (engine,) = engines.peers({"FLR_BENCH_PFL": sys.executable})
+    with pytest.raises(RunError, match=r"Expected [\d,]+ steps of pfl in 2 rounds; it took"):
+        runner.take(runner.Entry(engine, prepared), 1)
+
+
+def test_flr_and_its_units_take_turns(tmp_path):
+    prepared = prepare(workloads.get("digits"), tmp_path, rounds=3, seed=1)
+    turns = cost.one_repeat(prepared, 1)
+    assert set(turns.seconds) == {engine.name for engine in cost.players()}
+    assert all(len(taken) == 2 and min(taken) > 0 for taken in turns.seconds.values())
+    assert isinstance(turns.cost("batch"), float)
+
+
+def test_a_player_that_fails_is_named(tmp_path):
+    prepared = prepare(workloads.get("digits"), tmp_path, rounds=2, seed=1)
+    (tmp_path / "plan.npz").unlink()
+    engine = engines.plain("forwards", "--forwards", "steps")
+    with (
+        pytest.raises(RunError, match=r"(?s)Expected forwards to train another.*plan\.npz"),
+        cost.started([engine], prepared),
+    ):
+        pytest.fail("it cannot have started")
+
+
+def test_peers_need_a_python_and_an_adapter(peer):
+    assert engines.peers({}) == []
+    with pytest.raises(ConfigError, match="a Python for pfl at /no/such"):
+        engines.peers({"FLR_BENCH_PFL": "/no/such"})
+    with pytest.raises(ConfigError, match="an adapter for FedJAX"):
+        engines.peers({"FLR_BENCH_FEDJAX": sys.executable})
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("--list",), 0, "100,000 clients against 100"),
+        ((), 2, "give the name of a workload"),
+        (("mian",), 3, 'Did you mean "main"?'),
+    ],
+)
+def test_listing_and_mistakes(args, code, words, monkeypatch, capsys):
+    found, out, err = call(monkeypatch, capsys, *args)
+    assert found == code
+    assert words in " ".join((out + err).split())

@@ -1,0 +1,227 @@
+"""FLR's cheaper forms: what they compute, what they cost, what a site keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from toys import ROUNDS, train
+
+import flr
+from flr import arrays, config
+from flr.client import desk
+from flr.client.memory import LabelMixture
+from flr.contract import Client
+from flr.errors import ConfigError
+from flr.methods.fedcorr import FedCorr
+from flr.methods.flr import FLR
+from flr.report import html, plots
+from flr.report.describe import stays_at_the_site
+
+EPOCHS = 3
+SPARSE = {"server_predictions": "round", "table_dtype": "float16", "top_k": 3}
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch):
+    monkeypatch.setattr(plots, "curves", lambda *_: None)
+    monkeypatch.setattr(html, "run_page", lambda *_: None)
+
+
+def variant(**options: Any) -> dict[str, Any]:
+    return {"name": "flr", **options}
+
+
+def weights(run: flr.Run) -> dict[str, Tensor]:
+    return arrays.load(run.folder / "model.safetensors")[0]
+
+
+@contextmanager
+def forwarded() -> Iterator[list[int]]:
+    """Counts the samples that pass the last layer of any network, copies included."""
+    counts: list[int] = []
+
+    def count(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if isinstance(module, nn.Linear) and module.out_features == 10:
+            counts.append(len(inputs[0]))
+
+    handle = nn.modules.module.register_module_forward_pre_hook(count)
+    try:
+        yield counts
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize(
+    ("options", "passes"),
+    [
+        ({"server_predictions": "batch"}, EPOCHS),
+        ({"server_predictions": "round"}, 1),
+        (SPARSE, 1),
+        ({"server_predictions": "batch", "alpha": 0.0}, 0),
+        ({"server_predictions": "round", "alpha": 0.0}, 0),
+    ],
+    ids=str,
+)
+def test_what_it_costs_beside_fedavg_in_samples_forwarded(options, passes, tmp_path):
+    totals = []
+    for name in ("fedavg", variant(**options)):
+        with forwarded() as counts:
+            run = train(name, tmp_path / str(len(totals)), train={"epochs": EPOCHS})
+        totals.append(sum(counts))
+    examples = sum(c["examples"] for c in run.clients)
+    assert examples == ROUNDS * 3 * 21
+    assert totals[1] - totals[0] == passes * examples
+
+
+def test_predictions_of_a_round_are_made_in_large_parts(tmp_path):
+    large = {"data": {"train": 1200}, "partition": {"kind": "iid", "clients": 2}, "rounds": 1}
+    with forwarded() as counts:
+        train(variant(server_predictions="round"), tmp_path / "run", **large)
+    assert [n for n in counts if n > 50][:2] == [512, 88]
+
+
+@pytest.fixture
+def watched(monkeypatch) -> Callable[..., list[tuple[Tensor, Tensor, Tensor]]]:
+    """Runs one round of a method; gives (samples, predictions of the server, targets) of visits."""
+
+    def visits(method: Any, out: Any, **changes: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
+        found = []
+        real = LabelMixture.update
+
+        def update(self: LabelMixture, p: Tensor, p_srv: Tensor, index: Tensor) -> Tensor:
+            t = real(self, p, p_srv, index)
+            found.append((index.clone(), p_srv.clone(), t.clone()))
+            return t
+
+        with monkeypatch.context() as patched:
+            patched.setattr(LabelMixture, "update", update)
+            train(method, out, rounds=1, **changes)
+        return found
+
+    return visits
+
+
+@pytest.mark.parametrize("beside", [[], ["mixup"], ["coteaching"]], ids=str)
+def test_without_augmentation_both_versions_give_the_same_targets(beside, watched, tmp_path):
+    """Up to the rounding of another batch size; over all epochs, as the server does not move."""
+    shown = {"train": {"epochs": EPOCHS}}
+    one, two = (
+        watched([variant(linear=False, server_predictions=name), *beside], tmp_path / name, **shown)
+        for name in ("batch", "round")
+    )
+    assert len(one) == len(two) > EPOCHS
+    for (index, p_srv, t), (index_2, p_srv_2, t_2) in zip(one, two, strict=True):
+        assert torch.equal(index, index_2)
+        torch.testing.assert_close(p_srv, p_srv_2, rtol=0, atol=1e-5)
+        torch.testing.assert_close(t, t_2, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "same"), [("batch", False), ("round", True)])
+def test_with_augmentation_only_those_of_a_round_stay_the_same(name, same, watched, tmp_path):
+    changes = {"train": {"epochs": 2}, "data": {"augment": "crop-flip"}}
+    seen = watched(variant(server_predictions=name), tmp_path / name, **changes)
+    epochs: list[dict[int, Tensor]] = [{}, {}]
+    for position, (index, p_srv, _) in enumerate(seen[:4]):  # of the first client
+        epochs[position // 2] |= dict(zip(index.tolist(), p_srv, strict=True))
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(21))
+    assert all(torch.equal(epochs[0][i], epochs[1][i]) for i in range(21)) == same
+
+
+@pytest.mark.parametrize(("name", "copies"), [("batch", 1), ("round", 0)])
+def test_predictions_of_a_round_need_no_copy_of_the_network(name, copies, tmp_path, monkeypatch):
+    made = []
+    real = desk.run_task
+
+    def noted(c: Client, task: str) -> arrays.Arrays:
+        result = real(c, task)
+        made.append(c._reference is not None)
+        return result
+
+    monkeypatch.setattr(desk, "run_task", noted)
+    train(variant(server_predictions=name), tmp_path / "run")
+    assert made == [bool(copies)] * (ROUNDS * 3)
+
+
+@pytest.mark.parametrize("options", [{"server_predictions": "round"}, SPARSE], ids=str)
+def test_predicting_before_training_leaves_no_trace(options, tmp_path):
+    """BatchNorm's statistics and the modes of its layers are FedAvg's where the term is off."""
+    mine = weights(train(variant(lam=0.0, **options), tmp_path / "mine"))
+    fedavg = weights(train("fedavg", tmp_path / "fedavg"))
+    assert all(torch.equal(mine[name], fedavg[name]) for name in fedavg)
+
+
+def test_a_warm_up_by_cross_entropy_predicts_nothing(tmp_path):
+    totals = []
+    warming = variant(server_predictions="round", warmup="ce", warmup_rounds=ROUNDS - 1)
+    for method in ("fedavg", warming):
+        with forwarded() as counts:
+            train(method, tmp_path / str(len(totals)))
+        totals.append(sum(counts))
+    assert totals[1] - totals[0] == 3 * 21  # the last round
+
+
+def test_each_option_changes_the_result(tmp_path):
+    augmented = {"data": {"augment": "crop-flip"}}
+    plain = weights(train("flr", tmp_path / "plain", **augmented))
+    for key, value in SPARSE.items():
+        other = weights(train(variant(**{key: value}), tmp_path / key, **augmented))
+        assert any(not torch.equal(plain[name], other[name]) for name in plain), key
+
+
+def test_the_defaults_are_the_exact_version(tmp_path):
+    options = {"server_predictions": "batch", "table_dtype": "float32"}
+    written, plain = (
+        weights(train(method, tmp_path / name))
+        for name, method in (("written", variant(**options)), ("plain", "flr"))
+    )
+    assert all(torch.equal(plain[name], written[name]) for name in plain)
+
+
+def test_what_a_site_keeps_follows_the_options():
+    assert FLR().keeps == FLR.keeps
+    kept = {d.name: (d.shape, d.dtype) for d in FLR(table_dtype="float16", top_k=5).keeps}
+    assert kept == {
+        **{f"flr.{{net}}.{x}": (("samples", 5), torch.float16) for x in "sm"},
+        **{f"flr.{{net}}.{x}_classes": (("samples", 5), torch.int16) for x in "sm"},
+        "flr.{net}.seen": (("samples",), torch.bool),
+    }
+    inside = FedCorr(inner={"name": "flr", "top_k": 5})
+    assert set(FLR(top_k=5).keeps) <= set(inside.keeps)
+    assert "flr.{net}.s (samples x 5, float32)" in " ".join(stays_at_the_site(inside))
+
+
+def test_the_cost_follows_the_options():
+    costs = [
+        FLR().cost,
+        FLR(server_predictions="round").cost,
+        FLR(alpha=0.0).cost,
+        FLR(alpha=0.0, server_predictions="round").cost,
+    ]
+    assert "global model" in costs[0]
+    assert "over the site in each round" in costs[1]
+    assert costs[2] == costs[3] == FLR.__base__.cost
+
+
+def test_more_entries_than_classes_are_all_classes(tmp_path):
+    run = train(variant(top_k=50), tmp_path / "run")
+    for path in (run.folder / "checkpoint" / "state").glob("*/*"):
+        assert arrays.load(path)[0]["flr.0.s"].shape == (21, 10)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"top_k": 0}, "top_k"),
+        ({"table_dtype": "bfloat16"}, "float16"),
+        ({"server_predictions": "epoch"}, "round"),
+    ],
+    ids=str,
+)
+def test_other_values_are_refused(option, said):
+    with pytest.raises(ConfigError, match=said):
+        config.parse({"rounds": 10, "method": variant(**option)})
