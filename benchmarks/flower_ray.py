@@ -41,7 +41,7 @@ RAY = {
         "num_cpus": ACTORS,
         "num_gpus": 0,
         "include_dashboard": False,
-        "_node_ip_address": "127.0.0.1",
+        "_node_ip_address": "127.0.0.2",  # loopback; Ray replaces 127.0.0.1 by a public address
     },
     "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
 }
