@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ import flr
 from flr.flower.init import write_app
 from flr.flower.loopback import Loopback
 from flr.session import Run
-
-pytestmark = pytest.mark.xdist_group("federation")  # one federation serves all these tests
 
 SITES = 3
 ROUNDS = {"flr": 3, "flr+": 3, "coteaching": 2, "feddyn": 2}
@@ -74,13 +71,6 @@ def started(folder: Path, *, secure: bool) -> Loopback:
     return federation
 
 
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
-    with_nodes = started(tmp_path_factory.mktemp("plain"), secure=False)
-    yield with_nodes
-    with_nodes.close()
-
-
 def train(federation: Loopback, app: Path, config: dict[str, Any], out: Path) -> Run:
     number = federation.run(app, flat(config, out))
     status = federation.wait(number, timeout=900)
@@ -88,14 +78,18 @@ def train(federation: Loopback, app: Path, config: dict[str, Any], out: Path) ->
     return Run(out)
 
 
-@pytest.mark.parametrize("method", ROUNDS)
-def test_a_federation_gives_the_bits_of_one_machine(method, federation, app, tmp_path):
-    config = settings(method, ROUNDS[method])
-    there = train(federation, app, config, tmp_path / "there")
-    here = flr.run({**config, "workers": 1}, out=tmp_path / "here")
-    assert [m["participants"] for m in there.metrics] == [m["participants"] for m in here.metrics]
-    assert [m["accuracy"] for m in there.metrics] == [m["accuracy"] for m in here.metrics]
-    assert bits(there) == bits(here)
+def test_a_federation_gives_the_bits_of_one_machine(app, tmp_path):
+    federation = started(tmp_path / "plain", secure=False)  # one for all: starting it takes long
+    try:
+        for method, rounds in ROUNDS.items():
+            config = settings(method, rounds)
+            there = train(federation, app, config, tmp_path / f"there-{method}")
+            here = flr.run({**config, "workers": 1}, out=tmp_path / f"here-{method}")
+            for key in ("participants", "accuracy"):
+                assert [m[key] for m in there.metrics] == [m[key] for m in here.metrics], method
+            assert bits(there) == bits(here), method
+    finally:
+        federation.close()
 
 
 def test_with_tls_and_node_keys_too_and_no_other_key_gets_in(app, tmp_path):
