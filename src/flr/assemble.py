@@ -25,7 +25,7 @@ from flr.data import sources
 from flr.data.batches import Batches, shape_after
 from flr.data.dataset import Dataset, SiteTable, Subject, site_table
 from flr.data.lazy import Inputs, Pictures
-from flr.engine.local import PIECE
+from flr.engine.local import piece_of
 from flr.errors import ConfigError
 from flr.report.diary import Predict, Views
 from flr.scenario import scenario as scenarios
@@ -183,22 +183,29 @@ def make_benchmark(
     return BenchmarkDesk(blueprint, dataset.normalise(x), y)
 
 
-def views_of(config: Config, networks: nn.ModuleList, test: Inputs) -> tuple[Predict, Views | None]:
-    """How a server asks the model that was trained, without workers: on its test set.
-
-    By the method's own rule, and, where there are several networks, by each of them.
-    """
+def predict_here(config: Config, networks: nn.ModuleList, test: Inputs) -> Predict:
+    """How a server without workers asks the model that was trained: on its test set."""
     method, networks = config.build_method(), networks.to(config.train.device)
 
     def predicted(weights: Arrays, _: str, rows: Tensor) -> Tensor:
         load_weights(networks, weights)
-        return torch.cat([predict(method, networks, test[part]) for part in rows.split(PIECE)])
+        pieces = rows.split(piece_of(test))
+        return torch.cat([predict(method, networks, test[piece]) for piece in pieces])
+
+    return predicted
+
+
+def views_of(config: Config, networks: nn.ModuleList, test: Inputs) -> Views | None:
+    """The test set by each network and by all, where a method trains several."""
+    if len(networks) == 1:
+        return None
+    networks = networks.to(config.train.device)
 
     def views(weights: Arrays) -> dict[str, Tensor]:
         load_weights(networks, weights)
         return each_network(networks, test)
 
-    return predicted, views if len(networks) > 1 else None
+    return views
 
 
 def save_model(config: Config, subject: Subject, weights: Arrays, folder: Path) -> None:

@@ -19,14 +19,14 @@ from flr.assemble import (
 from flr.client.state import StateFiles
 from flr.config import Config
 from flr.contract import Method
-from flr.data.dataset import Dataset, SiteTable
+from flr.data.dataset import Dataset
 from flr.engine.attack import Adversary
 from flr.engine.local import LocalTransport
 from flr.engine.run import Federation
 from flr.errors import RunError
 from flr.report import diary, html, lines, summary
 from flr.report.describe import leaves_the_site
-from flr.report.diary import METRICS, SITES, TEST
+from flr.report.diary import METRICS, SITES, TEST, Views
 from flr.report.recorder import Recorder
 from flr.scenario.attack import attackers
 from flr.scenario.oracle import Oracle
@@ -52,7 +52,8 @@ def federate(
         workers = min(config.workers, server.per_round)
         adversary = make_adversary(config, scenario, server.buffers)
         transport = LocalTransport(blueprint, workers, config.drop, adversary)
-        probe = make_recorder(config, dataset, scenario, sites, transport, on_round, folder)
+        shown = views_of(config, networks, views[TEST])
+        probe = make_recorder(config, dataset, scenario, transport, shown, on_round, folder)
         federation = Federation(
             method=method,
             server=server,
@@ -89,20 +90,18 @@ def make_recorder(
     config: Config,
     dataset: Dataset,
     scenario: Scenario,
-    sites: SiteTable,
     transport: LocalTransport,
+    views: Views | None,
     on_round: OnRound | None,
     folder: Path,
 ) -> Recorder:
     """The probe of this run; it alone sees the clean labels."""
-    plan = transport.plan
-    _, views = views_of(config, plan.blank_networks(), plan.views[TEST])
     return Recorder(
         folder=folder,
         predict=transport.predict,
         test_y=dataset.test.y,
         classes=dataset.classes,
-        table=sites,
+        table=transport.sites,
         true=Oracle.of(scenario, dataset).true,
         nominal=scenario.nominal,
         rounds=config.rounds,

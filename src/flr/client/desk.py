@@ -80,8 +80,6 @@ class Sites(Protocol):
 
     def __getitem__(self, client: int) -> Site: ...
 
-    def size(self, client: int) -> int: ...
-
 
 @dataclass(frozen=True)
 class Blueprint:

@@ -12,12 +12,15 @@ from flr import seeds
 from flr.arrays import Arrays
 from flr.client.desk import Answer, Blueprint, Desk, Job, Look, Order
 from flr.contract import Task
-from flr.data.lazy import Pictures
+from flr.data.dataset import SiteTable
+from flr.data.lazy import Inputs, Pictures
 from flr.engine.attack import Adversary
 from flr.engine.workers import Pool
 
-PIECE = 1000  # samples that one worker looks at; fixed, because a batch's size changes last bits
-DECODED = 100  # pictures from disk at a time
+
+def piece_of(x: Inputs) -> int:
+    """How many samples are looked at together; fixed, as a batch's size changes last bits."""
+    return 100 if isinstance(x, Pictures) else 1000  # pictures on disk are decoded for it
 
 
 class LocalTransport:
@@ -27,6 +30,7 @@ class LocalTransport:
         self, plan: Blueprint, workers: int, drop: float, adversary: Adversary | None = None
     ) -> None:
         self.plan, self.drop, self.adversary = plan, drop, adversary
+        self.sites = cast(SiteTable, plan.sites)  # all of them are here
         self.pool = Pool(plan, workers) if workers > 1 else None
         self.desk = Desk(plan) if self.pool is None else None
 
@@ -46,7 +50,7 @@ class LocalTransport:
             for client in task.clients
             if not self.vanishes(client, task.step)
         ]
-        largest_first = sorted(orders, key=lambda o: -self.plan.sites.size(o.client))
+        largest_first = sorted(orders, key=lambda o: -self.sites.size(o.client))
         served = cast(Iterator[Answer], self._serve(task.arrays, largest_first))
         answers = sorted(served, key=lambda a: a.reply.client)
         return self.adversary.tamper(task, answers) if self.adversary else answers
@@ -69,8 +73,8 @@ class LocalTransport:
 
     def predict(self, model: Arrays, view: str, rows: Tensor) -> Tensor:
         """Class numbers of some samples by a model; workers share the work in fixed pieces."""
-        size = DECODED if isinstance(self.plan.views[view], Pictures) else PIECE
-        found = self._serve(model, [Look(view, piece) for piece in rows.split(size)])
+        pieces = rows.split(piece_of(self.plan.views[view]))
+        found = self._serve(model, [Look(view, piece) for piece in pieces])
         return torch.cat(cast(list[Tensor], list(found))).long()
 
     def name(self, client: int) -> str:

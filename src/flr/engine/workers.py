@@ -56,10 +56,9 @@ class Pool:
     """Spreads orders over processes; a worker that dies is replaced and its order given again."""
 
     def __init__(self, plan: Blueprint, workers: int) -> None:
-        shared = plan.sites.share() if isinstance(plan.sites, SiteTable) else plan.sites
         for view in plan.views.values():
             view.share_memory_()
-        self.plan = replace(plan, sites=shared)
+        self.plan = replace(plan, sites=cast(SiteTable, plan.sites).share())
         self.context = mp.get_context("forkserver")
         prepare()
         self.workers = [self._start() for _ in range(workers)]

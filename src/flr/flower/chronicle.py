@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from flr import trackers
-from flr.assemble import views_of
+from flr.assemble import predict_here, views_of
 from flr.config import Config
 from flr.contract import Method
 from flr.flower import privacy
@@ -33,7 +33,7 @@ def make_diary(
 ) -> Diary:
     """Writes rounds down; prints one line for each."""
     x, y = holdings.test
-    predicted, views = views_of(config, networks, members.subject.normalise(x))
+    test = members.subject.normalise(x)
 
     def show(line: dict[str, Any]) -> None:
         accuracy = line.get("accuracy")
@@ -45,14 +45,14 @@ def make_diary(
 
     return Diary(
         folder=folder,
-        predict=predicted,
+        predict=predict_here(config, networks, test),
         test_y=y,
         classes=members.subject.classes,
         rounds=config.rounds,
         every=config.eval.every,
         trackers=trackers.make(config.trackers, folder),
         on_round=show,
-        views=views,
+        views=views_of(config, networks, test),
         sites=members.sites,
     )
 

@@ -1,8 +1,8 @@
 """A site on its own machine: its data, its state on disk, and its answers to the server.
 
 What a site says of itself at the roll call: its name, how many samples it has, their shape and
-type, and its class list. When it cannot take part it says why in words made of these alone; what
-its files hold, and where, stays in its own log.
+type. When it cannot take part it says why in words made of these and of its node config's class
+list and keys; what its files hold, and where, stays in its own log.
 """
 
 from __future__ import annotations
@@ -109,9 +109,8 @@ def listed(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class OnlySite:
-    """The one site of this machine, under the number that the server gave it."""
+    """The one site of this machine, whatever number the server gave it."""
 
-    client: int
     site: Site
 
     @property
@@ -120,9 +119,6 @@ class OnlySite:
 
     def __getitem__(self, client: int) -> Site:
         return self.site
-
-    def size(self, client: int) -> int:
-        return len(self.site)
 
 
 def hello(node: Node, charter: Charter) -> dict[str, Any]:
@@ -175,7 +171,7 @@ def answer(node: Node, charter: Charter, errand: Errand, received: Arrays) -> An
             "site out and start a new run"
         )
     states.keep_only({order.client: errand.keep})
-    blueprint = make_blueprint(config, subject, OnlySite(order.client, site), states)
+    blueprint = make_blueprint(config, subject, OnlySite(site), states)
     with threads(config.train.threads):
         desk = Desk(blueprint)
         desk.broadcast = received

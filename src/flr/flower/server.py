@@ -51,8 +51,7 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         sites = in_order(roll.nodes)
         if flower.own_data:
             config = settings.resolve(flower, tree, overrides, len(sites))
-            check_model(config, subject.input_shape, len(subject.classes))
-            privacy.check_model(config, flower, subject)
+            check_networks(config, flower, subject)
         examples = tuple(roll.facts[site].examples for site in sites)
         members = Members(charter.experiment, tuple(sites), examples, subject, flower, roll.keys)
         members.save(folder)
@@ -70,9 +69,14 @@ def prepare(
     holdings = own_holdings(flower) if flower.own_data else from_scenario(config)
     subject, _ = agree(holdings, [])
     if subject is not None:
-        check_model(config, subject.input_shape, len(subject.classes))
-        privacy.check_model(config, flower, subject)
+        check_networks(config, flower, subject)
     return config, holdings
+
+
+def check_networks(config: Config, flower: Flower, subject: Subject) -> None:
+    """Whether the model can be built for what is classified, and be private if it has to be."""
+    check_model(config, subject.input_shape, len(subject.classes))
+    privacy.check_model(config, flower, subject)
 
 
 def free_folder(flower: Flower, config: Config) -> Path:
@@ -220,6 +224,3 @@ class NoSites:
 
     def __getitem__(self, client: int) -> Site:
         raise RunError(f"Expected client {client} to be asked at its site. Report this as a bug.")
-
-    def size(self, client: int) -> int:
-        return 0

@@ -108,7 +108,7 @@ def resolve(
     if not flower.own_data:
         return configs.parse(tree, source, overrides=overrides)
     own = {key: value for key, value in tree.items() if key not in SIMULATED}
-    if isinstance(tree.get("attack"), str | dict):
+    if "attack" in tree:
         own["attack"] = tree["attack"]  # is refused later, not forgotten
     own["partition"] = {"kind": "iid", "clients": sites or max(flower.min_sites, 1)}
     if flower.benchmark:
