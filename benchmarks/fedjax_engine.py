@@ -107,6 +107,10 @@ def main() -> None:
         state, _ = algorithm.apply(state, clients)
         jax.block_until_ready(state.params)
         ends.append(time.monotonic())
+        if "--turns" in sys.argv:
+            sys.stdout.write("turn\n")
+            sys.stdout.flush()
+            sys.stdin.readline()
     weights = {name: np.asarray(w) for name, w in state.params.items()}
     np.savez(folder / "fedjax.npz", **turned(weights, (3, 2, 0, 1)))
     result = {

@@ -12,7 +12,7 @@ import os
 import runpy
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,10 +91,11 @@ def train(message: Message, _context: Context) -> Message:
 class Counted(FedAvg):
     """Stock averaging that says which client is meant, and notes steps and time."""
 
-    def __init__(self, folder: Path, workload: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, workload: dict[str, Any], turn: Callable[[], None]) -> None:
         share = workload["per_round"] / workload["clients"]
         super().__init__(share, 0.0, workload["per_round"], 0, workload["clients"])
         self.folder, self.steps, self.ends = str(folder), 0, list[float]()
+        self.turn = turn
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -114,6 +115,7 @@ class Counted(FedAvg):
         result = super().aggregate_train(server_round, replies)
         self.steps += sum(reply.content["metrics"]["steps"] for reply in replies)
         self.ends.append(time.monotonic())
+        self.turn()
         return result
 
 
@@ -126,11 +128,13 @@ def main() -> None:
             f"Expected a workload of {', '.join(WORKLOADS)}; {workload['name']} came, which "
             "Flower's adapter does not train. Unset FLR_BENCH_FLOWER_RAY for it."
         )
-    work = runpy.run_path(workload["plain"])["read"](folder)
+    bare = runpy.run_path(workload["plain"])
+    work = bare["read"](folder)
     np.save(folder / "x.npy", work.x.numpy())
     initial = ArrayRecord(work.initial)
     del work
-    strategy, server_app = Counted(folder, workload), ServerApp()
+    turn = bare["wait_for_turn" if "--turns" in sys.argv else "at_once"]
+    strategy, server_app = Counted(folder, workload, turn), ServerApp()
 
     @server_app.main()
     def serve(grid: Grid, _context: Context) -> None:

@@ -9,7 +9,7 @@ import json
 import runpy
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -52,13 +52,15 @@ class Planned(Dataset):
 class Clock(TrainingProcessCallback):
     """Notes the end of every round."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: Callable[[], None]) -> None:
         self.ends: list[float] = []
+        self.turn = turn
 
     def after_central_iteration(
         self, aggregate_metrics: Metrics, model: Any, *, central_iteration: int
     ) -> tuple[bool, Metrics]:
         self.ends.append(time.monotonic())
+        self.turn()
         return False, Metrics()
 
 
@@ -98,7 +100,7 @@ def main() -> None:
     users = FederatedDataset(
         lambda steps: Planned((work.x, work.y), metadata={"steps": steps}), lambda: next(visits)
     )
-    clock = Clock()
+    clock = Clock(bare["wait_for_turn" if "--turns" in sys.argv else "at_once"])
     FederatedAveraging().run(
         NNAlgorithmParams(
             central_num_iterations=workload["rounds"],

@@ -53,7 +53,7 @@ def test_the_networks_are_those_of_the_registry(name):
 def test_the_same_bits_as_our_engine(work, tmp_path, monkeypatch, one_thread):
     monkeypatch.setitem(workloads.WORKLOADS, work.name, work)
     prepared = prepare(work, tmp_path, rounds=2, seed=3)
-    ends, steps, weights = bare.train(bare.read(tmp_path))
+    ends, steps, weights = bare.train(bare.read(tmp_path), bare.at_once)
     np.savez(tmp_path / "bare.npz", **{name: value.numpy() for name, value in weights.items()})
     assert len(ends) == 2
     assert steps == prepared.steps
@@ -67,12 +67,11 @@ def test_the_same_bits_as_our_engine(work, tmp_path, monkeypatch, one_thread):
     assert not list(tmp_path.glob("run-*"))
 
 
-def test_forward_passes_of_every_step_or_of_every_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(bare, "wait_for_turn", lambda: None)
+def test_forward_passes_of_every_step_or_of_every_sample(tmp_path):
     prepare(workloads.get("digits"), tmp_path, rounds=2, seed=1)
     work = bare.read(tmp_path)
-    _, steps = bare.forwards(work, "steps")
-    _, once = bare.forwards(work, "samples")
+    _, steps = bare.forwards(work, "steps", bare.at_once)
+    _, once = bare.forwards(work, "samples", bare.at_once)
     assert steps == 5 * once
     shown = [rows for client in work.plan[0] for rows in client[: len(client) // 5]]
     assert len(torch.cat(shown).unique()) == len(torch.cat(shown)) == sum(work.samples[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flr.bench import cost, engines, runner, workloads
+from flr.bench import cost, engines, runner, turns, workloads
 from flr.bench.prepare import prepare
 from flr.cli.main import main
 from flr.errors import ConfigError, RunError
@@ -21,7 +21,8 @@ folder = Path(sys.argv[1])
 workload = json.loads((folder / "workload.json").read_text())
 bare = runpy.run_path(workload["plain"])
 bare["torch"].set_num_threads(1)
-ends, steps, weights = bare["train"](bare["read"](folder))
+turn = bare["wait_for_turn" if "--turns" in sys.argv else "at_once"]
+ends, steps, weights = bare["train"](bare["read"](folder), turn)
 print("a word of its own")
 print(json.dumps({"ends": ends, "steps": steps + LIE, "version": "peer 9"}))
 """
@@ -80,24 +81,37 @@ def test_other_work_is_refused(peer, tmp_path):
     prepared = prepare(workloads.get("digits"), tmp_path / "data", rounds=2, seed=1)
     (engine,) = engines.peers({"FLR_BENCH_PFL": sys.executable})
     with pytest.raises(RunError, match=r"Expected [\d,]+ steps of pfl in 2 rounds; it took"):
-        runner.take(runner.Entry(engine, prepared), 1)
+        runner.turns([runner.Entry(engine, prepared)], 1)
 
 
 def test_flr_and_its_units_take_turns(tmp_path):
     prepared = prepare(workloads.get("digits"), tmp_path, rounds=3, seed=1)
-    turns = cost.one_repeat(prepared, 1)
-    assert set(turns.seconds) == {engine.name for engine in cost.players()}
-    assert all(len(taken) == 2 and min(taken) > 0 for taken in turns.seconds.values())
-    assert isinstance(turns.cost("batch"), float)
+    taken = turns.take_turns([(engine, tmp_path) for engine in cost.players()], 1, prepared.rounds)
+    by_name = {done.engine: done for done in taken}
+    assert list(by_name) == [engine.name for engine in cost.players()]
+    assert all(len(done.rounds) == 2 and min(done.rounds) > 0 for done in taken)
+    assert all(done.cpu is None or done.cpu > 0 for done in taken)
+    assert all(done.others is None or 0 <= done.others <= 1 for done in taken)
+    assert isinstance(cost.cost(by_name, "batch"), float)
+
+
+def test_an_engine_that_hangs_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "LIMIT", 0.5)
+    hanging = engines.Engine("peer", (sys.executable, "-c", "import time; time.sleep(600)"))
+    with (
+        pytest.raises(RunError, match=r"Expected peer to train another round within 0 s"),
+        turns.started([(hanging, tmp_path)]),
+    ):
+        pytest.fail("it cannot have started")
 
 
 def test_a_player_that_fails_is_named(tmp_path):
-    prepared = prepare(workloads.get("digits"), tmp_path, rounds=2, seed=1)
+    prepare(workloads.get("digits"), tmp_path, rounds=2, seed=1)
     (tmp_path / "plan.npz").unlink()
     engine = engines.plain("forwards", "--forwards", "steps")
     with (
         pytest.raises(RunError, match=r"(?s)Expected forwards to train another.*plan\.npz"),
-        cost.started([engine], prepared),
+        turns.started([(engine, tmp_path)]),
     ):
         pytest.fail("it cannot have started")
 

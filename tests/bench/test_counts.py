@@ -15,12 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import flr
 from flr.arrays import nbytes
 from flr.bench.counting import as_counted, counted
-from flr.client import models
+from flr.client import models, optimisers
 from flr.client.state import StateFiles
 from flr.data.dataset import SiteTable
 
@@ -54,7 +53,7 @@ def tally(monkeypatch, tmp_path) -> Iterator[Counter]:
 
         monkeypatch.setattr(owner, name, counting)
 
-    count(torch.optim.Optimizer, "__init__", "optimisers")
+    count(optimisers, "make", "optimisers")
     count(copy, "deepcopy", "deep copies")
     count(SiteTable, "__getitem__", "sites gathered")
     count(StateFiles, "read", "states read", lambda _, __, version: version is not None)

@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from flr.bench import processes
-from flr.bench.measure import end, measure
+from flr.bench.measure import end, look_at
 from flr.errors import RunError
 
 HEAVY = """
@@ -23,9 +22,6 @@ import sys, time
 block = bytearray(b"x" * 80_000_000)
 sys.stdout.write("there")
 sys.stdout.flush()
-end = time.process_time() + 0.5
-while time.process_time() < end:
-    pass
 time.sleep(1)
 '''], stdout=subprocess.PIPE)
 child.stdout.read(5)
@@ -37,26 +33,21 @@ print(json.dumps({"ends": [began, began + 2, began + 3], "steps": 7, "version": 
 """
 
 
-def run(code: str, **options):
-    return measure("engine", 2, [sys.executable, "-c", code], {}, **options)
+def run(code: str):
+    return look_at("engine", [sys.executable, "-c", code])
 
 
 LINUX = pytest.mark.skipif(not processes.can_measure(), reason="needs /proc/PID/smaps_rollup")
 
 
 @LINUX
-def test_memory_and_processor_time_of_descendants():
-    began = time.monotonic()
-    found = run(HEAVY, memory=True)
+def test_memory_of_descendants():
+    found = run(HEAVY)
     assert found.memory is not None
     assert 80e6 < found.memory < 400e6
-    assert found.cpu is not None
-    assert found.cpu > 0.4  # the child's
-    assert found.others is not None
-    assert 0 <= found.others <= 1
     assert found.rounds == pytest.approx((2.0, 1.0))
-    assert 0 < found.first_round < found.total < time.monotonic() - began
-    assert (found.steps, found.version, found.repeat) == (7, "v1", 2)
+    assert found.first_round > 0
+    assert (found.steps, found.version, found.repeat) == (7, "v1", 0)
 
 
 def test_ending_a_process_ends_what_it_has_started():
@@ -81,10 +72,6 @@ def test_ending_a_process_ends_what_it_has_started():
     process.stdout.close()
 
 
-def test_a_timed_run_is_not_looked_at_for_memory():
-    assert run("print('{\"ends\": [1, 2, 4]}')", memory=False).memory is None
-
-
 @LINUX
 def test_a_process_that_is_gone_has_no_memory():
     own = processes.proportional_memory([os.getpid()])
@@ -103,7 +90,7 @@ def test_a_process_that_is_gone_has_no_memory():
 )
 def test_an_engine_that_fails_is_named_with_its_last_words(code, reason):
     with pytest.raises(RunError, match="Expected engine to end with one line of JSON") as caught:
-        run(code, memory=False)
+        run(code)
     assert reason in str(caught.value)
 
 

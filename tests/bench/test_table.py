@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from flr.bench import machine, table
-from flr.bench.cost import Turns
 from flr.bench.measure import Measured
 from flr.bench.workloads import WORKLOADS
 
@@ -19,7 +18,6 @@ def measured(engine: str, repeat: int, second: float, **changes: Any) -> Measure
     values: dict[str, Any] = {
         "first_round": 2.0 + second,
         "rounds": (second, second, 9 * second),
-        "total": 10 * second,
         "cpu": 5 * second,
         "memory": None if repeat else 300_000_000,
         "others": 0.01,
@@ -50,8 +48,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "command": "flr bench main",
         "machine": asdict(machine.describe()),
         "rows": [asdict(row) for row in table.engine_rows(runs())],
-        "others": [run.others for run in runs()],
-        "measured": [],
+        "measured": [asdict(run) for run in runs()],
     }
     return made | changes
 
@@ -60,7 +57,6 @@ def test_ratios_are_paired_and_the_middle_round_counts():
     unit, ours = table.engine_rows(runs())
     assert unit.ratio == table.Spread(1.0, 1.0, 1.0)
     assert asdict(ours.ratio) == pytest.approx({"median": 0.55, "low": 0.5, "high": 0.6})
-    assert asdict(ours.total) == pytest.approx(asdict(ours.ratio))
     assert ours.cpu is not None
     assert ours.cpu.median == pytest.approx(0.55)
     assert ours.memory_ratio == pytest.approx(1.5)
@@ -74,24 +70,21 @@ def test_what_was_not_measured_is_a_dash():
     )
     cells = [cell(asdict(rows[0])) for _, cell in table.LONG["engines"]]
     assert cells.count("-") == 4  # memory, its ratio, processor time, weights
-    assert "not measured" in table.notes(result(others=[None, None]))[-1]
+    unknown = [asdict(measured("bare loop", 1, 1.0, others=None))]
+    assert "not measured" in table.notes(result(measured=unknown))[-1]
 
 
 def test_the_cost_of_flr_is_a_difference_in_forward_passes():
-    turns = [
-        Turns(
-            1,
-            {
-                "fedavg": (4.0, 8.0, 4.0),
-                "flr, batch": (5.0, 9.2, 5.1),
-                "flr, round": (4.2, 8.2, 4.3),
-                "forwards, steps": (1.0, 1.0, 9.0),
-                "forwards, samples": (0.2, 0.2, 0.2),
-            },
-            0.0,
-        )
-    ]
-    batch, once = table.cost_rows(turns)
+    rounds = {
+        "fedavg": (4.0, 8.0, 4.0),
+        "flr, batch": (5.0, 9.2, 5.1),
+        "flr, round": (4.2, 8.2, 4.3),
+        "forwards, steps": (1.0, 1.0, 9.0),
+        "forwards, samples": (0.2, 0.2, 0.2),
+    }
+    batch, once = table.cost_rows(
+        [measured(name, 1, 1.0, rounds=taken) for name, taken in rounds.items()]
+    )
     assert batch.cost.median == pytest.approx(1.1)  # the middle of 1.0, 1.2, 1.1
     assert once.cost.median == pytest.approx(1.0)
     assert [cell(asdict(once)) for _, cell in table.SHORT["cost"]] == [
@@ -102,7 +95,10 @@ def test_the_cost_of_flr_is_a_difference_in_forward_passes():
 
 
 def test_a_machine_that_is_not_quiet_is_noted():
-    quiet, noisy = table.notes(result()), table.notes(result(others=[0.01, 0.2]))
+    busy = [
+        asdict(measured("bare loop", r, 1.0, others=share)) for r, share in ((1, 0.01), (2, 0.2))
+    ]
+    quiet, noisy = table.notes(result()), table.notes(result(measured=busy))
     assert not any("not quiet" in note for note in quiet)
     assert "The machine was not quiet" in noisy[-1]
     assert "at most 20.0 %" in noisy[-2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -12,12 +12,11 @@ from flr.contract import MODEL, Aggregate, Reply
 from flr.errors import RunError
 
 
-def weighted_average(values: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+def weighted_average(values: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
     """sum_k w_k / (sum_j w_j) * v_k in float64, in the order given: float sums depend on it."""
-    total = float(sum(weights))
-    result = torch.zeros(values[0].shape, dtype=torch.float64)
+    total, result = float(sum(weights)), torch.zeros((), dtype=torch.float64)
     for value, weight in zip(values, weights, strict=True):
-        result += value.to(torch.float64) * (weight / total)
+        result = result + value.to(torch.float64) * (weight / total)
     return result
 
 
@@ -58,13 +57,20 @@ def decide(
     result = {}
     for names in networks(previous, prefix):
         weights = weigh(trained(names, previous, buffers))
-        for name in names:
-            values = [r.arrays[name] for r in replies]
-            values += [previous[name]] * (len(weights) - len(values))
-            used = [(v, w) for v, w in zip(values, weights, strict=True) if w > 0]
-            average = weighted_average([v for v, _ in used], [w for _, w in used])
-            result[name] = average.to(previous[name].dtype)
+        sources = [r.arrays for r in replies]
+        sources += [previous] * (len(weights) - len(sources))
+        used = [(source, w) for source, w in zip(sources, weights, strict=True) if w > 0]
+        entries = (flat(source, names) for source, _ in used)  # one at a time in memory
+        average = weighted_average(entries, [w for _, w in used])
+        sizes = [previous[name].numel() for name in names]
+        for name, part in zip(names, average.split(sizes), strict=True):
+            result[name] = part.view(previous[name].shape).to(previous[name].dtype)
     return result
+
+
+def flat(arrays: Arrays, names: Sequence[str]) -> Tensor:
+    """Entries one after another in float64: a few long sums instead of many short ones."""
+    return torch.cat([arrays[name].flatten().to(torch.float64) for name in names])
 
 
 def squared_distances(replies: list[Reply], names: Sequence[str]) -> Tensor:

@@ -2,10 +2,11 @@
 
 Run as a script, so that its start and its memory are those of torch alone:
 
-    python bare.py FOLDER [--threads 1] [--forwards {steps,samples}]
+    python bare.py FOLDER [--threads 1] [--forwards {steps,samples}] [--turns]
 
 FOLDER is what prepare.py writes. The last line printed is the result as JSON. With `--forwards` it
-trains nothing: each round shows the samples to the first weights, without gradients.
+trains nothing: each round shows the samples to the first weights, without gradients. With `--turns`
+it waits after each round until it is told to go on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +26,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+Turn = Callable[[], None]  # is called at the end of a round
 
 
 class Network(nn.Module):
@@ -127,7 +131,7 @@ def steps_of(batches: np.ndarray[Any, Any]) -> list[Tensor]:
     return [step for step in steps if len(step)]
 
 
-def train(work: Work) -> tuple[list[float], int, dict[str, Tensor]]:
+def train(work: Work, turn: Turn) -> tuple[list[float], int, dict[str, Tensor]]:
     """All rounds: when each ended, how many steps were taken, and the last weights."""
     model = network(work.workload)
     lr, momentum = work.workload["lr"], work.workload["momentum"]
@@ -148,11 +152,12 @@ def train(work: Work) -> tuple[list[float], int, dict[str, Tensor]]:
                 mean[name] += value.double() * (held / sum(samples))
         weights = {name: mean[name].to(w.dtype) for name, w in weights.items()}
         ends.append(time.monotonic())
+        turn()
     return ends, steps, weights
 
 
 @torch.no_grad()
-def forwards(work: Work, each: str) -> tuple[list[float], int]:
+def forwards(work: Work, each: str, turn: Turn) -> tuple[list[float], int]:
     """As many forward passes as one more look at every batch, or at every sample once a round.
 
     Each is on neighbours in memory, as many as in the batch: putting samples together is no part
@@ -169,8 +174,12 @@ def forwards(work: Work, each: str) -> tuple[list[float], int]:
                 model(work.x[start : start + len(rows)])
                 steps += 1
         ends.append(time.monotonic())
-        wait_for_turn()
+        turn()
     return ends, steps
+
+
+def at_once() -> None:
+    """Nobody else is waiting."""
 
 
 def wait_for_turn() -> None:
@@ -186,16 +195,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--forwards", choices=("steps", "samples"))
+    parser.add_argument("--turns", action="store_true")
     options = parser.parse_args()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    work = read(options.folder)
+    work, turn = read(options.folder), wait_for_turn if options.turns else at_once
     result: dict[str, Any] = {"version": f"torch {torch.__version__}"}
     if options.forwards is not None:
-        result["ends"], result["steps"] = forwards(work, options.forwards)
+        result["ends"], result["steps"] = forwards(work, options.forwards, turn)
     else:
-        result["ends"], result["steps"], weights = train(work)
-        result["weights"] = str(options.folder / "bare.npz")
+        result["ends"], result["steps"], weights = train(work, turn)
+        result["weights"] = str(options.folder / f"bare-{os.getpid()}.npz")
         arrays: dict[str, Any] = {name: value.numpy() for name, value in weights.items()}
         np.savez(result["weights"], **arrays)
     sys.stdout.write(json.dumps(result) + "\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flr.bench import cost, engines, machine, table
+from flr.bench.measure import Measured
 from flr.bench.prepare import Prepared, prepare
 from flr.bench.runner import Entry, Say, compare
 from flr.bench.workloads import Workload
@@ -30,7 +31,7 @@ def run(workload: Workload, setting: Setting, say: Say) -> dict[str, Any]:
     """The content of a result file."""
     with tempfile.TemporaryDirectory(prefix="flr-bench-") as made:
         measured = _measured(workload, setting, Path(made), say)
-    make: Callable[[list[Any]], Sequence[Any]]
+    make: Callable[[list[Measured]], Sequence[Any]]
     make = table.cost_rows if workload.kind == "cost" else table.engine_rows
     return {
         "workload": workload.name,
@@ -39,17 +40,18 @@ def run(workload: Workload, setting: Setting, say: Say) -> dict[str, Any]:
         **asdict(setting),
         "machine": asdict(machine.describe()),
         "rows": [asdict(row) for row in make(measured)],
-        "others": [run.others for run in measured],
         "measured": [asdict(run) for run in measured],
     }
 
 
-def _measured(workload: Workload, setting: Setting, folder: Path, say: Say) -> list[Any]:
+def _measured(workload: Workload, setting: Setting, folder: Path, say: Say) -> list[Measured]:
     def ready(work: Workload, name: str) -> Prepared:
         return prepare(work, folder / name, setting.rounds, setting.seed)
 
     if workload.kind == "cost":
-        return list(cost.take_turns(ready(workload, "data"), setting.repeats, say))
+        prepared = ready(workload, "data")
+        entries = [Entry(engine, prepared, trains=False) for engine in cost.players()]
+        return compare(entries, setting.repeats, say, memory=False)
     if workload.kind == "engines":
         prepared = ready(workload, "data")
         entries = [Entry(engine, prepared) for engine in engines.compared()]
@@ -59,8 +61,8 @@ def _measured(workload: Workload, setting: Setting, folder: Path, say: Say) -> l
             Entry(
                 engines.own(2, name=f"{n:,} clients"),
                 ready(replace(workload, clients=n), str(n)),
-                follows=False,
+                follows=False,  # others train on other samples
             )
             for n in populations
         ]
-    return list(compare(entries, setting.repeats, say))
+    return compare(entries, setting.repeats, say)

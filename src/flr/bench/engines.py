@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from flr.bench import bare
@@ -21,12 +21,10 @@ class Engine:
     name: str
     command: tuple[str, ...]  # before the folder
     options: tuple[str, ...] = ()  # behind it
-    env: Mapping[str, str] = field(default_factory=dict)
     counting: tuple[str, ...] = ()  # one more option, with which it counts its steps
 
-    def call(self, folder: Path, *, counted: bool = False) -> list[str]:
+    def call(self, folder: Path, *more: str) -> list[str]:
         """The command for a folder."""
-        more = self.counting if counted else ()
         return [*self.command, str(folder), *self.options, *more]
 
 
@@ -55,7 +53,7 @@ def own(workers: int, *options: str, name: str = "") -> Engine:
     """Our engine."""
     shown = name or f"flr, {workers} worker{'s' if workers > 1 else ''}"
     command = (sys.executable, "-m", "flr.bench.ours")
-    return Engine(shown, command, ("--workers", str(workers), *options), {}, ("--counted",))
+    return Engine(shown, command, ("--workers", str(workers), *options), ("--counted",))
 
 
 def unit() -> Engine:

@@ -1,4 +1,4 @@
-"""One engine in a fresh process: when its rounds ended, what it used, what else the machine did."""
+"""One engine alone in a fresh process: how much memory it takes, and whether it ends well."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -22,8 +22,8 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
-_LOOKS = {True: 0.02, False: 0.25}  # seconds between two; looking at memory slows what is looked at
-_LINES = 12  # of an engine that failed
+_PAUSE = 0.02  # seconds between two looks
+LINES = 12  # of an engine that failed
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class Measured:
     repeat: int
     first_round: float  # seconds from the start of the process to the end of its first round
     rounds: tuple[float, ...]  # seconds of each round but the first
-    total: float  # seconds from start to end of the process
-    cpu: float | None  # seconds of all its processes
+    cpu: float | None  # seconds of all its processes, in these rounds
     memory: int | None  # bytes at most; None where nobody looked
     others: float | None  # share of the machine's cores that other processes used meanwhile
     load: float  # the system's load average before
@@ -68,15 +67,12 @@ class Watch:
             self.peak = max(self.peak, processes.proportional_memory(own))
 
 
-def measure(
-    engine: str, repeat: int, command: Sequence[str], env: Mapping[str, str], *, memory: bool
-) -> Measured:
-    """Runs a command that prints its result as JSON in the last line.
+def look_at(engine: str, command: Sequence[str]) -> Measured:
+    """Runs a command that prints its result as JSON in the last line, for its memory.
 
-    With `memory` it is looked at often, which costs time: such a run is not for timing.
+    Looking costs time: such a run is not for timing.
     """
     looks, load = processes.can_measure(), os.getloadavg()[0]
-    busy = processes.busy_seconds() if looks else 0.0
     with TemporaryFile("w+") as said, TemporaryFile("w+") as grumbled:
         started = time.monotonic()
         process = subprocess.Popen(  # noqa: S603 - our own engines, and adapters the user named
@@ -84,31 +80,26 @@ def measure(
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=grumbled,
-            env={**os.environ, **QUIET, **env},
+            env={**os.environ, **QUIET},
             start_new_session=True,
         )
-        watch = Watch(process.pid, memory)
+        watch = Watch(process.pid, memory=True)
         try:
             if looks:
-                _watch_to_the_end(watch, _LOOKS[memory])
+                _watch_to_the_end(watch)
             process.wait()
         finally:
             end(process)
-        total = time.monotonic() - started
         result = _result(engine, process.returncode, _text(said), _text(grumbled))
     ends = [float(end) for end in result["ends"]]
-    cpu = sum(watch.seconds.values())
-    spent = processes.busy_seconds() - busy if looks else 0.0
-    cores = os.cpu_count() or 1
     return Measured(
         engine=engine,
-        repeat=repeat,
+        repeat=0,
         first_round=ends[0] - started,
         rounds=tuple(after - before for before, after in pairwise(ends)),
-        total=total,
-        cpu=cpu if looks else None,
-        memory=watch.peak if looks and memory else None,
-        others=max(spent - cpu, 0.0) / (total * cores) if looks else None,
+        cpu=None,
+        memory=watch.peak if looks else None,
+        others=None,  # looking is what else the machine did
         load=load,
         steps=result.get("steps"),
         version=str(result.get("version", "")),
@@ -123,11 +114,11 @@ def end(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
-def _watch_to_the_end(watch: Watch, pause: float) -> None:
+def _watch_to_the_end(watch: Watch) -> None:
     """A process that has ended and waits to be fetched still tells what it used."""
     while os.waitid(os.P_PID, watch.root, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         watch.look()
-        time.sleep(pause)
+        time.sleep(_PAUSE)
     watch.look()
 
 
@@ -144,7 +135,7 @@ def _result(engine: str, code: int, said: str, grumbled: str) -> dict[str, Any]:
             return dict(result)
     except (ValueError, IndexError, KeyError, TypeError):
         pass
-    last = "\n".join((grumbled.strip() or said.strip()).splitlines()[-_LINES:])
+    last = "\n".join((grumbled.strip() or said.strip()).splitlines()[-LINES:])
     raise RunError(
         f'Expected {engine} to end with one line of JSON that has "ends" of two rounds or more; '
         f"it ended with code {code}. Mend it, or leave it out. Its last lines:\n{last}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -53,9 +54,10 @@ def run(
     weights: dict[str, Any] = {
         name.removeprefix(_FIRST): value.numpy() for name, value in trained.items()
     }
-    np.savez(folder / "ours.npz", **weights)
+    kept = folder / f"ours-{os.getpid()}.npz"
+    np.savez(kept, **weights)
     shutil.rmtree(out)
-    return {"ends": ends, "weights": str(folder / "ours.npz"), "version": f"flr {__version__}"}
+    return {"ends": ends, "weights": str(kept), "version": f"flr {__version__}"}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Runs engines in turn, repeat after repeat, and checks that they all did the same work."""
+"""Runs engines, repeat after repeat, and checks that they all did the same work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from flr.bench.engines import Engine
-from flr.bench.measure import Measured, measure
+from flr.bench.measure import Measured, look_at
 from flr.bench.prepare import Prepared
+from flr.bench.turns import take_turns
 from flr.errors import RunError
 
 Say = Callable[[str], None]
@@ -24,74 +25,71 @@ class Entry:
 
     engine: Engine
     prepared: Prepared
-    follows: bool = True  # trains as the plan says, so that its weights can be compared
+    trains: bool = True  # takes the plan's steps, so that these can be compared
+    follows: bool = True  # and on the plan's samples, so that its weights can be
 
 
-def compare(entries: Sequence[Entry], repeats: int, say: Say) -> list[Measured]:
-    """Every engine once for its memory and steps (repeat 0), then `repeats` times for its time.
+def compare(
+    entries: Sequence[Entry], repeats: int, say: Say, *, memory: bool = True
+) -> list[Measured]:
+    """With `memory`, every engine once alone (repeat 0); then `repeats` times in turns.
 
     The first one is the unit. Each repeat begins with another engine, so that none has a
     place of its own.
     """
-    found = []
-    for repeat in range(repeats + 1):
+    found = compared(entries, [look(entry, say) for entry in entries]) if memory else []
+    for repeat in range(1, repeats + 1):
+        say(f"repeat {repeat} of {repeats}: {len(entries)} engines take turns")
         start = repeat % len(entries)
-        order = [*entries[start:], *entries[:start]]
-        taken: list[Measured] = []
-        for entry in order:
-            name = entry.engine.name
-            say(f"repeat {repeat} of {repeats}: {name}" if repeat else f"memory and steps: {name}")
-            taken.append(take(entry, repeat))
-        found += compared(entries, taken)
+        found += compared(entries, turns([*entries[start:], *entries[:start]], repeat))
     return found
 
 
-def take(entry: Entry, repeat: int) -> Measured:
-    """One run of one engine."""
-    engine, prepared = entry.engine, entry.prepared
-    call = engine.call(prepared.folder, counted=repeat == 0)
-    done = measure(engine.name, repeat, call, engine.env, memory=repeat == 0)
-    if done.steps is not None and done.steps != prepared.steps:
+def look(entry: Entry, say: Say) -> Measured:
+    """One engine alone: its memory, its steps."""
+    engine = entry.engine
+    say(f"memory and steps: {engine.name}")
+    return checked(
+        entry, look_at(engine.name, engine.call(entry.prepared.folder, *engine.counting))
+    )
+
+
+def turns(entries: Sequence[Entry], repeat: int) -> list[Measured]:
+    """All engines once, for their times."""
+    calls = [(entry.engine, entry.prepared.folder) for entry in entries]
+    taken = take_turns(calls, repeat, entries[0].prepared.rounds)
+    return [checked(entry, done) for entry, done in zip(entries, taken, strict=True)]
+
+
+def checked(entry: Entry, done: Measured) -> Measured:
+    """A measurement of as many steps as the plan has."""
+    prepared = entry.prepared
+    if entry.trains and done.steps is not None and done.steps != prepared.steps:
         raise RunError(
-            f"Expected {prepared.steps:,} steps of {engine.name} in {prepared.rounds} rounds; it "
+            f"Expected {prepared.steps:,} steps of {done.engine} in {prepared.rounds} rounds; it "
             f"took {done.steps:,}. It does other work, and its time says nothing: mend its adapter."
         )
-    return replace(done, weights=_kept(prepared.folder, done) if entry.follows else None)
-
-
-def _kept(folder: Path, done: Measured) -> str | None:
-    """The weights under a name of their own: the next run of a like engine writes over them."""
-    if done.weights is None:
-        return None
-    number = sum(1 for _ in folder.glob("kept-*.npz"))
-    kept = folder / f"kept-{number}.npz"
-    Path(done.weights).rename(kept)
-    return str(kept)
+    return done if entry.follows else replace(done, weights=None)
 
 
 def compared(entries: Sequence[Entry], taken: Sequence[Measured]) -> list[Measured]:
-    """Each run with how far its weights are from the unit's of the same repeat."""
+    """Each run, in the entries' order, with how far its weights are from the unit's."""
     by_name = {done.engine: done for done in taken}
     unit = by_name[entries[0].engine.name]
     found = []
     for entry in entries:
         done = by_name[entry.engine.name]
-        if unit.weights is None or done.weights is None:
-            found.append(done)
-            continue
-        apart = distance(
-            Path(unit.weights), Path(done.weights), entry.prepared.folder / "initial.npz"
-        )
-        if apart > _SAME:
-            raise RunError(
-                f"Expected {done.engine} to end with the weights of {unit.engine}; they are apart "
-                f"by {apart:.1%} of what was learned. It does other work: find out which."
-            )
-        found.append(replace(done, difference=apart))
-    for done in taken:
-        if done.weights is not None:
-            Path(done.weights).unlink()
-    return [replace(done, weights=None) for done in found]
+        if unit.weights is not None and done.weights is not None:
+            initial = entry.prepared.folder / "initial.npz"
+            apart = distance(Path(unit.weights), Path(done.weights), initial)
+            if apart > _SAME:
+                raise RunError(
+                    f"Expected {done.engine} to end with the weights of {unit.engine}; they are "
+                    f"apart by {apart:.1%} of what was learned. It does other work: find out which."
+                )
+            done = replace(done, difference=apart)
+        found.append(replace(done, weights=None))
+    return found
 
 
 def distance(unit: Path, other: Path, initial: Path) -> float:

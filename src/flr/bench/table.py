@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from flr.arrays import write_atomically
-from flr.bench.cost import FORWARDS, Turns
+from flr.bench.cost import FEDAVG, FORWARDS, cost
 from flr.bench.machine import Machine
 from flr.bench.measure import Measured
 
@@ -38,7 +38,6 @@ class EngineRow:
     version: str
     ratio: Spread  # of the round's time
     cpu: Spread | None  # ratio of processor time
-    total: Spread  # ratio of the whole run's time, start and report included
     round: float  # seconds
     first_round: float  # seconds from the start of the process
     later: float  # seconds by which its first round ended later than the unit's
@@ -82,9 +81,8 @@ def engine_rows(measured: Sequence[Measured]) -> list[EngineRow]:
             EngineRow(
                 engine=name,
                 version=pairs[0][0].version,
-                ratio=spread(a.round / b.round for a, b in pairs),
+                ratio=spread(paired(a, b) for a, b in pairs),
                 cpu=spread(a / b for a, b in used if a and b) if all(map(all, used)) else None,
-                total=spread(a.total / b.total for a, b in pairs),
                 round=median(a.round for a, _ in pairs),
                 first_round=median(a.first_round for a, _ in pairs),
                 later=median(a.first_round - b.first_round for a, b in pairs),
@@ -96,18 +94,26 @@ def engine_rows(measured: Sequence[Measured]) -> list[EngineRow]:
     return rows
 
 
-def cost_rows(turns: Sequence[Turns]) -> list[CostRow]:
+def paired(engine: Measured, unit: Measured) -> float:
+    """The middle of the ratios of rounds that were computed one right after the other."""
+    return median(ours / theirs for ours, theirs in zip(engine.rounds, unit.rounds, strict=True))
+
+
+def cost_rows(measured: Sequence[Measured]) -> list[CostRow]:
     """One row for each form of FLR."""
+    repeats: dict[int, dict[str, Measured]] = {}
+    for done in measured:
+        repeats.setdefault(done.repeat, {})[done.engine] = done
 
     def middle(name: str) -> float:
-        return median(median(turn.seconds[name]) for turn in turns)
+        return median(by_name[name].round for by_name in repeats.values())
 
     return [
         CostRow(
             predictions=predictions,
-            cost=spread(turn.cost(predictions) for turn in turns),
+            cost=spread(cost(by_name, predictions) for by_name in repeats.values()),
             unit={"steps": "of the same batches", "samples": "of each sample, once a round"}[each],
-            fedavg=middle("fedavg"),
+            fedavg=middle(FEDAVG),
             flr=middle(f"flr, {predictions}"),
             forwards=middle(f"forwards, {each}"),
         )
@@ -159,7 +165,6 @@ LONG: dict[str, list[Column]] = {
             lambda r: "-" if r["memory_ratio"] is None else f"{r['memory_ratio']:.2f}",
         ),
         ("CPU ratio (range)", lambda r: _ranged(r["cpu"])),
-        ("whole run (range)", lambda r: _ranged(r["total"])),
         SHORT["engines"][6],
         ("version", lambda r: r["version"]),
     ],
@@ -180,12 +185,13 @@ def notes(result: dict[str, Any]) -> list[str]:
     if result["kind"] == "clients" and rows[0]["memory"] is not None:
         more = (rows[-1]["memory"] - rows[0]["memory"]) / 1e6
         said.append(f"{rows[-1]['engine']} take {more:,.0f} MB more than {rows[0]['engine']}.")
-    others = [share for share in result["others"] if share is not None]
+    shares = {run["repeat"]: run["others"] for run in result["measured"]}
+    others = [share for share in shares.values() if share is not None]
     if not others:
         return [*said, "Memory and the machine's other load are not measured on this system."]
     said.append(
         f"Other processes used {100 * median(others):.1f} % of the cores "
-        f"(at most {100 * max(others):.1f} % in a run)."
+        f"(at most {100 * max(others):.1f} % in a repeat)."
     )
     if max(others) > NOISY:
         said.append("The machine was not quiet: measure again before you believe a ratio.")
@@ -215,11 +221,12 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
 
 
 EXPLAINED = """Ratios are to the first line of a table, the unit, in the same repeat: median and
-range over repeats. They are of the time of a round in the middle, all but the first. Each run is a
-fresh process; "first s" is from its start to the end of its first round. Memory is the most that it
-and its descendants had, shared pages counted once (PSS), in MB of 10^6 bytes; it was looked at in
-a run that was not timed. "Weights" are compared with the unit's: "same" are the same bits, a number
-is their distance as a share of what was learned. Written by `flr bench`.
+range over repeats. In a repeat all engines live in fresh processes and take turns, round by round;
+its ratio is the median over all rounds but the first. "First s" is from the start of a process to
+the end of its first round, while the others waited. Memory is the most that it and its descendants
+had, shared pages counted once (PSS), in MB of 10^6 bytes; it was looked at in a run that was not
+timed. "Weights" are compared with the unit's: "same" are the same bits, a number is their distance
+as a share of what was learned. Written by `flr bench`.
 """
 
 

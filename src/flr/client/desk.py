@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from flr import seeds
 from flr.arrays import Arrays
 from flr.client import models, pretrained
-from flr.client.fit import load_weights, run_task
+from flr.client.fit import FIT, load_weights, run_task
 from flr.client.state import NoState, StateFiles
 from flr.contract import Batch, Client, Method, Reply, Server, Site
 from flr.data.dataset import site_table
@@ -114,6 +114,7 @@ class Desk:
         self.plan = plan
         self.device = torch.device(plan.train.device)
         self.model = plan.blank_networks().to(self.device)
+        self.weights = list(self.model.parameters())  # looked up once: the walk takes long
         self.broadcast: Arrays = {}
 
     def do(self, job: Job) -> Answer | Tensor:
@@ -125,7 +126,9 @@ class Desk:
         started = time.perf_counter()
         client = self.client(order)
         load_weights(self.model, client.inbox)
-        self.model.eval().zero_grad()  # whatever was served before leaves no trace
+        self.model.train(order.task == FIT)
+        for weight in self.weights:  # whatever was served before leaves no trace
+            weight.grad = None
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.derive("torch", order))  # dropout and the like
             sent = self.run(client, order)

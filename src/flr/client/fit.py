@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 
 from flr.arrays import Arrays, summed
 from flr.client import models
+from flr.client import optimisers as optimising
 from flr.contract import MODEL, Client, by_name
 from flr.errors import RunError
+
+FIT = "fit"  # the task that trains; its networks are in training mode
 
 
 def run_task(c: Client, name: str) -> Arrays:
     """Does what the server asks; refuses to let anything undeclared leave the site."""
-    fitting = name == "fit"
+    fitting = name == FIT
     allowed = {k: as_is(v) for k, v in c.inbox.items() if fitting and k.startswith(MODEL)}
     sent = fit(c) if fitting else c.method.tasks()[name](c)
     if declared := by_name(c.method.sends, len(c.model)):
@@ -67,10 +67,9 @@ def words(c: Client) -> dict[str, int]:
 
 def fit(c: Client) -> Arrays:
     """Trains from the received weights; returns the new ones and what `finish` adds."""
-    c.model.train()
     freeze_norms_for_single_samples(c)
     c.method.begin(c)
-    optimisers = [make_optimiser(c, net) for net in range(len(c.model))]
+    optimisers = [optimising.make(c, net) for net in range(len(c.model))]
     weights = list(c.model.parameters())  # looked up once: the walk through modules takes longer
 
     for epoch in range(c.train.epochs):
@@ -89,7 +88,7 @@ def fit(c: Client) -> Arrays:
     extra = c.method.finish(c)
     if c.train.keep_optimizer:
         for net, optimiser in enumerate(optimisers):
-            c.state |= optimiser_state(net, optimiser)
+            optimising.keep(c, net, optimiser)
     return extra | weights_of(c.model)
 
 
@@ -110,54 +109,3 @@ def freeze_norms_for_single_samples(c: Client) -> None:
     for module in c.model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.eval()
-
-
-def learning_rate(c: Client) -> float:
-    """The step size of this round."""
-    if c.train.lr_schedule == "cosine":
-        return c.train.lr * (1 + math.cos(math.pi * c.round / c.rounds)) / 2
-    return c.train.lr
-
-
-def make_optimiser(c: Client, net: int) -> torch.optim.Optimizer:
-    """A fresh optimiser for one network; `keep_optimizer` goes on with the last task's momentum."""
-    parameters: Iterable[Tensor] = c.model[net].parameters()
-    fused = c.data.x.device.type in ("cpu", "cuda")
-    optimiser: torch.optim.Optimizer
-    if c.train.optimizer == "adam":
-        optimiser = torch.optim.Adam(
-            parameters, learning_rate(c), weight_decay=c.train.weight_decay, fused=fused
-        )
-    else:
-        optimiser = torch.optim.SGD(
-            parameters,
-            learning_rate(c),
-            c.train.momentum,
-            weight_decay=c.train.weight_decay,
-            fused=fused,
-        )
-    if c.train.keep_optimizer:
-        restore_optimiser(c, net, optimiser)
-    return optimiser
-
-
-def optimiser_state(net: int, optimiser: torch.optim.Optimizer) -> Arrays:
-    """The optimiser's own tensors as entries of the client's state."""
-    return {
-        f"optimizer.{net}.{number}.{key}": value.detach().cpu().clone()
-        for number, entry in optimiser.state_dict()["state"].items()
-        for key, value in entry.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def restore_optimiser(c: Client, net: int, optimiser: torch.optim.Optimizer) -> None:
-    """Puts kept tensors back, under the present learning rate."""
-    prefix = f"optimizer.{net}."
-    entries: dict[int, dict[str, Tensor]] = {}
-    for name, value in c.state.items():
-        if name.startswith(prefix):
-            number, key = name[len(prefix) :].split(".", 1)
-            entries.setdefault(int(number), {})[key] = value.clone()
-    if entries:
-        optimiser.load_state_dict(optimiser.state_dict() | {"state": entries})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -225,7 +226,14 @@ def fault(task: Task, sent: Arrays, sends: Mapping[str, Declared]) -> str:
             return f"{name} has shape {tuple(value.shape)}, expected {declared.shape}"
         if value.dtype != declared.dtype:
             return f"{name} is {value.dtype}, expected {declared.dtype}"
+    return not_finite(sent)
+
+
+def not_finite(sent: Arrays) -> str:
+    """Which array has a NaN or Inf; a sum, which is quick, has one too, or has grown too large."""
     for name, value in sent.items():
-        if value.is_floating_point() and not torch.isfinite(value).all():
+        if not value.is_floating_point() or math.isfinite(value.sum(dtype=torch.float64)):
+            continue
+        if not torch.isfinite(value).all():
             return f"{name} has numbers that are not finite (NaN or Inf)"
     return ""
