@@ -22,6 +22,7 @@ from flr import __version__, arrays, session
 from flr.bench import counting, workloads
 from flr.bench.bare import wait_for_turn
 from flr.contract import MODEL
+from flr.engine.allocator import keep_freed_memory
 
 _FIRST = f"{MODEL}0."  # the only network
 
@@ -69,6 +70,7 @@ def main() -> None:
     parser.add_argument("--counted", action="store_true")
     parser.add_argument("--turns", action="store_true")
     options = parser.parse_args()
+    keep_freed_memory()  # as `flr run` does
     counts = options.folder / "counts" if options.counted else None
     if counts is not None:
         counts.unlink(missing_ok=True)

@@ -79,16 +79,16 @@ class SGD:
     def load(self, arrays: Arrays) -> None:
         for name, value in arrays.items():
             i = int(name.partition(".")[0])
-            self.momenta[i] = value.clone().to(self.parameters[i].device)
+            self.momenta[i] = laid_out_like(self.parameters[i], value)
 
 
 class Adam:
     """torch's Adam, with what it remembers under names."""
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, weight_decay: float) -> None:
-        found = list(parameters)
-        fused = all(p.device.type in ("cpu", "cuda") for p in found)
-        self.inner = torch.optim.Adam(found, lr, weight_decay=weight_decay, fused=fused)
+        self.parameters = list(parameters)
+        fused = all(p.device.type in ("cpu", "cuda") for p in self.parameters)
+        self.inner = torch.optim.Adam(self.parameters, lr, weight_decay=weight_decay, fused=fused)
 
     def step(self) -> None:
         self.inner.step()
@@ -104,8 +104,15 @@ class Adam:
         entries: dict[int, dict[str, Tensor]] = {}
         for name, value in arrays.items():
             number, key = name.split(".", 1)
-            entries.setdefault(int(number), {})[key] = value.clone()
+            like = self.parameters[int(number)]
+            kept = laid_out_like(like, value) if value.shape == like.shape else value.clone()
+            entries.setdefault(int(number), {})[key] = kept
         self.inner.load_state_dict(self.inner.state_dict() | {"state": entries})
+
+
+def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """A copy in the parameter's memory format: fused kernels go through both side by side."""
+    return torch.empty_like(parameter.detach()).copy_(value)
 
 
 def make(c: Client, net: int) -> Optimiser:

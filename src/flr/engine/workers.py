@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing as mp
 import os
 import pickle
@@ -10,37 +9,51 @@ import signal
 import sys
 import threading
 import types
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import cycle
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from flr import arrays
-from flr.arrays import Arrays
-from flr.client.desk import Answer, Blueprint, Desk, Job, Look, Order
-from flr.contract import Reply
+from flr.arrays import Arrays, nbytes
+from flr.client.desk import Answer, Blueprint, Desk, Job, Order
+from flr.client.fit import weights_of
 from flr.data.dataset import SiteTable
+from flr.engine import mail
+from flr.engine.allocator import keep_freed_memory
+from flr.engine.mail import Note, Slot
 from flr.errors import ConfigError, FlrError, RunError
 from flr.stack import parts_of
 
+_MORE = 1 << 20  # bytes; what does not fit goes by pipe
+AHEAD = 2  # jobs of a worker: it need not wait for us between them
 ATTEMPTS = 3  # an order that has killed this many workers will kill the next one too
 
 
 @dataclass
 class Worker:
-    """One process, the broadcast it has, and the number of the job that it is busy with."""
+    """One process, the broadcast it has, and the jobs it was given, in their order."""
 
     process: Any
     pipe: Connection
     alive: Connection  # its other end reads the end of the file when we die
+    slots: Sequence[Slot]  # for the arrays of its replies, in turn
     broadcast: int = 0
-    job: int | None = None
+    jobs: deque[int] = field(default_factory=deque)
+    replies: int = 0
+
+    def answer(self) -> Answer | Tensor:
+        """What became of its first job; fails where the process has died."""
+        answer = mail.opened(self.pipe.recv(), self.slots[self.replies % len(self.slots)])
+        self.replies += 1
+        return answer
 
 
 def prepare() -> None:
@@ -59,33 +72,36 @@ class Pool:
         self.plan = replace(plan, sites=cast(SiteTable, plan.sites).share())
         self.context = mp.get_context("forkserver")
         prepare()
+        self.size = 2 * nbytes(weights_of(plan.blank_networks())) + _MORE
+        self.slot = Slot.of(self.size)  # for what all workers get
         self.workers = [self._start() for _ in range(workers)]
-        self.payload = b""
+        self.payload: Note = 0
         self.broadcasts = 0
 
     def serve(self, broadcast: Arrays, jobs: Sequence[Job]) -> list[Answer | Tensor]:
         """What became of the jobs, in their order; workers take the first ones first."""
-        self.payload = arrays.pack(broadcast)
+        self.payload = self.slot.put(arrays.pack(broadcast))
         self.broadcasts += 1
         results: dict[int, Answer | Tensor] = {}
-        waiting = list(reversed(range(len(jobs))))
+        waiting = deque(range(len(jobs)))
         deaths = [0] * len(jobs)
-        for worker in self.workers[: len(waiting)]:
-            self._give(worker, waiting.pop(), jobs)
-        while busy := {w.pipe: w for w in self.workers if w.job is not None}:
+        for _ in range(AHEAD):
+            for worker in self.workers:
+                self._give(worker, waiting, jobs)
+        while busy := {w.pipe: w for w in self.workers if w.jobs}:
             for pipe in wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]
-                number, worker.job = cast(int, worker.job), None
+                number = worker.jobs[0]
                 try:
-                    results[number] = _opened(worker.pipe.recv())
+                    results[number] = worker.answer()
+                    worker.jobs.popleft()
                 except (EOFError, OSError):
                     deaths[number] += 1
                     if deaths[number] == ATTEMPTS:
                         raise RunError(_death_notice(jobs[number])) from None
-                    waiting.append(number)
+                    waiting.extendleft(reversed(worker.jobs))
                     worker = self._replace(worker)
-                if waiting:
-                    self._give(worker, waiting.pop(), jobs)
+                self._give(worker, waiting, jobs)
         return [results[number] for number in range(len(jobs))]
 
     def close(self) -> None:
@@ -98,18 +114,24 @@ class Pool:
             worker.process.kill()
         self.workers = []
 
-    def _give(self, worker: Worker, number: int, jobs: Sequence[Job]) -> None:
+    def _give(self, worker: Worker, waiting: deque[int], jobs: Sequence[Job]) -> None:
+        if not waiting or (worker.jobs and mail.is_long(jobs[waiting[0]])):
+            return
+        number = waiting.popleft()
         payload = self.payload if worker.broadcast != self.broadcasts else None
-        worker.job, worker.broadcast = number, self.broadcasts
+        worker.jobs.append(number)
+        worker.broadcast = self.broadcasts
         try:
-            worker.pipe.send((payload, *_wrapped(jobs[number])))
+            worker.pipe.send((payload, *mail.wrapped(jobs[number])))
         except OSError:
             return  # the worker has died: noticed when its answer is awaited
 
     def _start(self) -> Worker:
         ours, theirs = self.context.Pipe()
         watched, alive = self.context.Pipe(duplex=False)
-        process = self.context.Process(target=_work, args=(theirs, watched, self.plan), daemon=True)
+        slots = [Slot.of(self.size) for _ in range(AHEAD)]
+        given = (theirs, watched, self.slot, slots, self.plan)
+        process = self.context.Process(target=_work, args=given, daemon=True)
         try:
             with nullcontext() if self._needs_main() else _main_module_hidden():
                 process.start()
@@ -120,7 +142,7 @@ class Pool:
             ) from error
         theirs.close()
         watched.close()
-        return Worker(process, ours, alive)
+        return Worker(process, ours, alive, slots)
 
     def _needs_main(self) -> bool:
         """Whether method or model are defined in the user's script, which then must run again."""
@@ -136,14 +158,16 @@ class Pool:
         return new
 
 
-def _work(pipe: Connection, watched: Connection, plan: Blueprint) -> None:
+def _work(
+    pipe: Connection, watched: Connection, inbox: Slot, outbox: Sequence[Slot], plan: Blueprint
+) -> None:
     """The life of a worker: one answer for each order, until the pipe closes."""
     threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
     keep_freed_memory()
     torch.set_num_threads(plan.train.threads)
     desk: Desk | None = None
-    while True:
+    for slot in cycle(outbox):
         try:
             payload, head, body = pipe.recv()
         except (EOFError, OSError):
@@ -151,72 +175,16 @@ def _work(pipe: Connection, watched: Connection, plan: Blueprint) -> None:
         try:
             desk = desk or Desk(plan)
             if payload is not None:
-                desk.broadcast = arrays.unpack(payload)
-            message: Any = _sealed(desk.do(_unwrapped(head, body)))
+                desk.broadcast = arrays.unpack(inbox.get(payload))
+            message: Any = mail.sealed(desk.do(mail.unwrapped(head, body)), slot)
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
             message = (type(error) if isinstance(error, FlrError) else RunError, str(error))
         pipe.send(message)
 
 
-def keep_freed_memory() -> None:
-    """Every step frees what the next one needs: glibc would give it back, and fetch it again.
-
-    The pages of a small CNN's step cost a fifth of its time. Other C libraries are left alone.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    trim_threshold, mmap_threshold = -1, -3
-    mallopt(mmap_threshold, 32 << 20)  # larger blocks, as a data set's, are given back
-    mallopt(trim_threshold, 256 << 20)
-
-
 def _end_with_parent(watched: Connection) -> None:
     wait([watched])
     os._exit(1)
-
-
-def _wrapped(job: Job) -> tuple[Any, Any]:
-    """A job as plain values: torch would send its tensors as open files."""
-    if isinstance(job, Look):
-        return job.view, job.rows.numpy()
-    return replace(job, extra={}), arrays.pack(job.extra)
-
-
-def _unwrapped(head: Any, body: Any) -> Job:
-    if isinstance(head, str):
-        return Look(head, torch.from_numpy(body))
-    order: Order = replace(head, extra=arrays.unpack(body))
-    return order
-
-
-def _sealed(answer: Answer | Tensor) -> Any:
-    """What became of a job, as bytes and plain values."""
-    if isinstance(answer, Tensor):
-        return answer.numpy()
-    predictions = None if answer.predictions is None else answer.predictions.numpy()
-    return {
-        "client": answer.reply.client,
-        "examples": answer.reply.examples,
-        "arrays": arrays.pack(answer.reply.arrays),
-        "stateful": answer.stateful,
-        "seconds": answer.seconds,
-        "predictions": predictions,
-    }
-
-
-def _opened(message: Any) -> Answer | Tensor:
-    if isinstance(message, tuple):
-        kind, text = message
-        raise kind(text)
-    if isinstance(message, np.ndarray):
-        return torch.from_numpy(message)
-    reply = Reply(message["client"], message["examples"], arrays.unpack(message["arrays"]))
-    predictions = message["predictions"]
-    if predictions is not None:
-        predictions = torch.from_numpy(predictions)
-    return Answer(reply, message["stateful"], message["seconds"], predictions)
 
 
 def _death_notice(job: Job) -> str:
