@@ -5,6 +5,7 @@ Nothing is pickled but plain values: torch would send its tensors as open files.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +14,14 @@ import torch
 from torch import Tensor
 
 from flr import arrays
+from flr.arrays import Arrays
 from flr.client.desk import Answer, Job, Look, Order
 from flr.contract import Reply
 
-Note = int | bytes  # how many bytes lie in a slot, or, where they do not fit, the bytes themselves
+Layout = list[tuple[str, torch.dtype, tuple[int, ...]]]
+Note = Layout | bytes  # what lies in a slot, or, where it does not fit, the packed arrays
+
+_ALIGNED = 16  # bytes, as any type may want
 
 
 @dataclass(frozen=True)
@@ -30,16 +35,40 @@ class Slot:
         """Pages that are never written take no memory."""
         return cls(torch.empty(size, dtype=torch.uint8).share_memory_())
 
-    def put(self, data: bytes) -> Note:
-        """Lays bytes down for the other side, which needs the note to find them."""
-        if len(data) > len(self.memory):
-            return data
-        self.memory.numpy()[: len(data)] = np.frombuffer(data, np.uint8)
-        return len(data)
+    def put(self, sent: Arrays) -> Note:
+        """Lays arrays down for the other side, which needs the note to find them."""
+        layout = [(name, a.dtype, tuple(a.shape)) for name, a in sent.items()]
+        places, size = _places(layout)
+        if size > len(self.memory):
+            return arrays.pack(sent)
+        for array, place in zip(sent.values(), places, strict=True):
+            _part(self.memory, array.dtype, tuple(array.shape), place).copy_(array)
+        return layout
 
-    def get(self, note: Note) -> bytes:
+    def get(self, note: Note) -> Arrays:
         """A copy of what was laid down."""
-        return self.memory.numpy()[:note].tobytes() if isinstance(note, int) else note
+        if isinstance(note, bytes):
+            return arrays.unpack(note)
+        places, size = _places(note)
+        copied = self.memory[:size].clone()
+        return {
+            name: _part(copied, dtype, shape, place)
+            for (name, dtype, shape), place in zip(note, places, strict=True)
+        }
+
+
+def _places(layout: Layout) -> tuple[list[int], int]:
+    """Where each array begins, and how many bytes all take."""
+    places, end = [], 0
+    for _, dtype, shape in layout:
+        places.append(end)
+        end += -(-math.prod(shape) * dtype.itemsize // _ALIGNED) * _ALIGNED
+    return places, end
+
+
+def _part(memory: Tensor, dtype: torch.dtype, shape: tuple[int, ...], place: int) -> Tensor:
+    size = math.prod(shape) * dtype.itemsize
+    return memory[place : place + size].view(dtype).view(shape)
 
 
 def is_long(job: Job) -> bool:
@@ -69,7 +98,7 @@ def sealed(answer: Answer | Tensor, slot: Slot) -> Any:
     return {
         "client": answer.reply.client,
         "examples": answer.reply.examples,
-        "arrays": slot.put(arrays.pack(answer.reply.arrays)),
+        "arrays": slot.put(answer.reply.arrays),
         "stateful": answer.stateful,
         "seconds": answer.seconds,
         "predictions": predictions,
@@ -83,7 +112,7 @@ def opened(message: Any, slot: Slot) -> Answer | Tensor:
         raise kind(text)
     if isinstance(message, np.ndarray):
         return torch.from_numpy(message)
-    sent = arrays.unpack(slot.get(message["arrays"]))
+    sent = slot.get(message["arrays"])
     predictions = message["predictions"]
     if predictions is not None:
         predictions = torch.from_numpy(predictions)

@@ -178,6 +178,7 @@ def screen(
     """Separates usable replies from bad ones, which are named and left out; the round goes on."""
     accepted, outcomes = [], []
     missing = set(task.clients) - {answer.reply.client for answer in answers}
+    to_all = nbytes(task.arrays)
     outcomes += [Outcome(client, 0, "dropped") for client in sorted(missing)]
     for answer in answers:
         reply = answer.reply
@@ -191,7 +192,7 @@ def screen(
                 status="refused" if reason else "ok",
                 reason=reason,
                 seconds=answer.seconds,
-                bytes_down=nbytes(task.arrays) + nbytes(task.extra.get(reply.client, {})),
+                bytes_down=to_all + nbytes(task.extra.get(reply.client, {})),
                 bytes_up=nbytes(reply.arrays),
                 predictions=answer.predictions,
             )
@@ -231,9 +232,11 @@ def fault(task: Task, sent: Arrays, sends: Mapping[str, Declared]) -> str:
 
 def not_finite(sent: Arrays) -> str:
     """Which array has a NaN or Inf; a sum, which is quick, has one too, or has grown too large."""
-    for name, value in sent.items():
-        if not value.is_floating_point() or math.isfinite(value.sum(dtype=torch.float64)):
-            continue
+    floats = {name: value for name, value in sent.items() if value.is_floating_point()}
+    flat = [value.flatten() for value in floats.values()]
+    if not flat or math.isfinite(torch.cat(flat).sum(dtype=torch.float64)):
+        return ""
+    for name, value in floats.items():
         if not torch.isfinite(value).all():
             return f"{name} has numbers that are not finite (NaN or Inf)"
     return ""

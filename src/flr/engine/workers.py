@@ -21,7 +21,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from flr import arrays
 from flr.arrays import Arrays, nbytes
 from flr.client.desk import Answer, Blueprint, Desk, Job, Order
 from flr.client.fit import weights_of
@@ -75,12 +74,12 @@ class Pool:
         self.size = 2 * nbytes(weights_of(plan.blank_networks())) + _MORE
         self.slot = Slot.of(self.size)  # for what all workers get
         self.workers = [self._start() for _ in range(workers)]
-        self.payload: Note = 0
+        self.payload: Note = []
         self.broadcasts = 0
 
     def serve(self, broadcast: Arrays, jobs: Sequence[Job]) -> list[Answer | Tensor]:
         """What became of the jobs, in their order; workers take the first ones first."""
-        self.payload = self.slot.put(arrays.pack(broadcast))
+        self.payload = self.slot.put(broadcast)
         self.broadcasts += 1
         results: dict[int, Answer | Tensor] = {}
         waiting = deque(range(len(jobs)))
@@ -175,7 +174,7 @@ def _work(
         try:
             desk = desk or Desk(plan)
             if payload is not None:
-                desk.broadcast = arrays.unpack(inbox.get(payload))
+                desk.broadcast = inbox.get(payload)
             message: Any = mail.sealed(desk.do(mail.unwrapped(head, body)), slot)
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
             message = (type(error) if isinstance(error, FlrError) else RunError, str(error))
