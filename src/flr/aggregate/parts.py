@@ -60,7 +60,7 @@ def decide(
         sources = [r.arrays for r in replies]
         sources += [previous] * (len(weights) - len(sources))
         used = [(source, w) for source, w in zip(sources, weights, strict=True) if w > 0]
-        entries = (flat(source, names) for source, _ in used)  # one at a time in memory
+        entries = (_flat(source, names) for source, _ in used)  # one at a time in memory
         average = weighted_average(entries, [w for _, w in used])
         sizes = [previous[name].numel() for name in names]
         for name, part in zip(names, average.split(sizes), strict=True):
@@ -68,7 +68,7 @@ def decide(
     return result
 
 
-def flat(arrays: Arrays, names: Sequence[str]) -> Tensor:
+def _flat(arrays: Arrays, names: Sequence[str]) -> Tensor:
     """Entries one after another in float64: a few long sums instead of many short ones."""
     parts = [arrays[name].flatten() for name in names]
     if len({part.dtype for part in parts}) > 1:  # torch would make one type of them that is none

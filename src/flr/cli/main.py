@@ -19,11 +19,13 @@ from rich.table import Table
 from flr import config as configs
 from flr import registry
 from flr.cli import data, flower
+from flr.cli.audit import audit, relabel
 from flr.cli.bench import bench
 from flr.cli.demo import demo
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
+from flr.engine.allocator import keep_freed_memory
 from flr.errors import DataError, FlrError
 from flr.folders import default_folder
 from flr.stack import parts_of
@@ -37,6 +39,8 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(predict)
 app.command()(evaluate)
+app.command()(audit)
+app.command()(relabel)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 app.command()(reproduce)
@@ -211,6 +215,7 @@ def check(config: ConfigFile, changes: Overrides = None) -> None:
 
 def main() -> None:
     """Runs a command; a user's mistake becomes one message and an exit code, never a traceback."""
+    keep_freed_memory()
     logging.basicConfig(
         level=logging.WARNING,
         format="%(message)s",

@@ -1,0 +1,18 @@
+"""Which of a site's labels look wrong: computed at the site, from what it has, for its people."""
+
+from flr.audit.evidence import Evidence
+from flr.audit.findings import Audit, ClassRate, Pair, Rate, Suspect, audit, write
+from flr.audit.scores import Scores, score
+
+__all__ = [
+    "Audit",
+    "ClassRate",
+    "Evidence",
+    "Pair",
+    "Rate",
+    "Scores",
+    "Suspect",
+    "audit",
+    "score",
+    "write",
+]

@@ -1,0 +1,216 @@
+"""What the audit found, as plain values that the page, the files and the truth report use."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from flr.arrays import canonical_json, write_atomically
+from flr.audit import words
+from flr.audit.evidence import Evidence
+from flr.audit.imagined import Imagined, imagine, pair_counts
+from flr.audit.scores import Scores, blend, score
+from flr.audit.yardstick import cleanlab_scores
+from flr.errors import ConfigError
+from flr.registry import unknown
+
+SCORERS = ("flr", "cleanlab")
+FEWEST, MOST = 50, 5_000  # suspects listed
+MOST_PAIRS, LEAST_EXPECTED = 200, 0.5  # pairs listed, and labels that make a pair worth it
+INTERVAL = (0.05, 0.95)
+COLUMNS = ("rank", "name", "given", "suggested", "probability", "confidence", "agree", "reason")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share with its 90 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Labels `given` that are really `likely`: expected number, and share of that given class."""
+
+    given: str
+    likely: str
+    count: float
+    rate: Rate
+
+
+@dataclass(frozen=True)
+class ClassRate:
+    """The labels of one given class, and the share of them that is wrong."""
+
+    name: str
+    labels: int
+    wrong: Rate
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One label for a person to look at."""
+
+    row: int
+    name: str
+    given: str
+    suggested: str
+    probability: float  # that the given label is wrong
+    confidence: float  # of the suggestion
+    margin: float  # blended p(suggested) - p(given)
+    agree: bool | None  # global and local view name the same class; None with one view
+    reason: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The findings at one site; `suspects` has the most probable first."""
+
+    site: str
+    samples: int
+    classes: tuple[str, ...]
+    verdict: str
+    rate: Rate
+    per_class: tuple[ClassRate, ...]
+    pairs: tuple[Pair, ...]
+    suspects: tuple[Suspect, ...]
+    budget: tuple[tuple[int, float], ...]  # (labels reviewed in this order, wrong ones expected)
+    unchecked: tuple[str, ...]
+    source: str
+    scorer: str
+    key: str
+
+
+def audit(evidence: Evidence, *, scorer: str = "flr") -> Audit:
+    """Looks at every label of a site, with "flr" or with "cleanlab" on the same probabilities."""
+    if scorer not in SCORERS:
+        raise ConfigError(unknown("scorer", scorer, list(SCORERS)))
+    found = score(evidence) if scorer == "flr" else cleanlab_scores(evidence.given, blend(evidence))
+    imagined = imagine(evidence, found)
+    rate = _overall(found, imagined)
+    pairs, suspects = _pairs(evidence, found, imagined), _suspects(evidence, found)
+    likely = int((found.wrong >= words.FLAGGED).sum())
+    return Audit(
+        site=evidence.site,
+        samples=len(evidence),
+        classes=evidence.classes,
+        verdict=words.verdict(evidence, rate.estimate, rate.low, rate.high),
+        rate=rate,
+        per_class=_per_class(evidence, found, imagined),
+        pairs=pairs,
+        suspects=suspects,
+        budget=_budget(found),
+        unchecked=words.unchecked(evidence, max(likely - len(suspects), 0)),
+        source=evidence.source,
+        scorer=scorer,
+        key=_key(evidence, rate, suspects),
+    )
+
+
+def _overall(found: Scores, imagined: Imagined) -> Rate:
+    wrong = (imagined.true != imagined.given).double().mean(1)
+    return _rate(float(found.wrong.double().mean()), wrong)
+
+
+def _per_class(evidence: Evidence, found: Scores, imagined: Imagined) -> tuple[ClassRate, ...]:
+    count = evidence.given.bincount()
+    expected = evidence.given.bincount(found.wrong.double()) / count
+    rates = []
+    for label, true in imagined.by_label.items():
+        wrong = (true != label).double().mean(1)
+        rate = _rate(float(expected[label]), wrong)
+        rates.append(ClassRate(evidence.classes[label], int(count[label]), rate))
+    return tuple(rates)
+
+
+def _pairs(evidence: Evidence, found: Scores, imagined: Imagined) -> tuple[Pair, ...]:
+    expected = pair_counts(evidence.given, found.posterior)
+    most = sorted(expected.items(), key=lambda item: (-item[1], item[0]))[:MOST_PAIRS]
+    pairs = []
+    for (given, likely), count in most:
+        if count < LEAST_EXPECTED:
+            break
+        true = imagined.by_label[given]
+        rate = _rate(count / true.shape[1], (true == likely).double().mean(1))
+        pairs.append(Pair(evidence.classes[given], evidence.classes[likely], count, rate))
+    return tuple(pairs)
+
+
+def _rate(estimate: float, imagined: Tensor) -> Rate:
+    low, high = imagined.quantile(torch.tensor(INTERVAL, dtype=torch.float64)).tolist()
+    return Rate(estimate, min(low, estimate), max(high, estimate))
+
+
+def _budget(found: Scores) -> tuple[tuple[int, float], ...]:
+    """Steps that a person would name: 1, 2, 5, 10, 20, 50, ... and fiftieths of all."""
+    n = len(found.wrong)
+    steps = {n * part // 50 for part in range(1, 51)} | {
+        digit * 10**power for digit in (1, 2, 5) for power in range(len(str(n)))
+    }
+    expected = found.wrong.double().sort(descending=True).values.cumsum(0)
+    return tuple((k, float(expected[k - 1])) for k in sorted(steps) if 1 <= k <= n)
+
+
+def _suspects(evidence: Evidence, found: Scores) -> tuple[Suspect, ...]:
+    order = torch.argsort(found.wrong, descending=True, stable=True)
+    likely = int((found.wrong >= words.FLAGGED).sum())
+    count = min(MOST, max(likely, min(FEWEST, len(evidence))))
+    labels, expected = evidence.given.bincount(), pair_counts(evidence.given, found.posterior)
+    listed = []
+    for row in order[:count].tolist():
+        given, suggested = int(evidence.given[row]), int(found.suggested[row])
+        said = words.votes(evidence, row)
+        both = "global" in said and "local" in said
+        share = expected.get((given, suggested), 0.0) / int(labels[given])
+        listed.append(
+            Suspect(
+                row=row,
+                name=evidence.names[row],
+                given=evidence.classes[given],
+                suggested=evidence.classes[suggested],
+                probability=float(found.wrong[row]),
+                confidence=float(found.confidence[row]),
+                margin=float(found.margin[row]),
+                agree=said["global"][0] == said["local"][0] if both else None,
+                reason=words.reason(evidence, found, row, share),
+            )
+        )
+    return tuple(listed)
+
+
+def _key(evidence: Evidence, rate: Rate, suspects: tuple[Suspect, ...]) -> str:
+    found = [asdict(rate), [(s.row, s.suggested, round(s.probability, 6)) for s in suspects]]
+    known = [list(evidence.names), list(evidence.classes), evidence.given.tolist(), found]
+    return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
+
+
+def write(audit: Audit, folder: Path) -> None:
+    """Writes suspects.csv and audit.json."""
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for rank, s in enumerate(audit.suspects, 1):
+        agree = "" if s.agree is None else ("yes" if s.agree else "no")
+        rows.writerow(
+            [
+                rank,
+                s.name,
+                s.given,
+                s.suggested,
+                f"{s.probability:.4f}",
+                f"{s.confidence:.4f}",
+                agree,
+                s.reason,
+            ]
+        )
+    write_atomically(folder / "suspects.csv", table.getvalue())
+    write_atomically(folder / "audit.json", json.dumps(asdict(audit), indent=1) + "\n")

@@ -1,0 +1,221 @@
+"""An audit beside the truth, in simulations only: does it find the wrong labels, and know how sure?
+
+The audit itself never sees this. Nothing here imports it either: whatever has a probability and a
+suggestion for each sample can be measured, so that a yardstick is measured by the same lines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from flr import config as configs
+from flr.arrays import write_atomically
+from flr.data import sources
+from flr.data.dataset import Dataset
+from flr.errors import DataError
+from flr.report.memorization import mean
+from flr.scenario import scenario as scenarios
+from flr.scenario.oracle import Oracle
+
+NAME = "truth.json"
+BINS = 10
+SUSPECT = 0.5  # from this probability on a label counts as suspect
+
+Measured = dict[str, float | None]  # None where a number has no meaning
+
+
+class Scored(Protocol):
+    """What an audit says of each sample of a site."""
+
+    @property
+    def wrong(self) -> Tensor:
+        """n: how probable it is that the given label is wrong."""
+
+    @property
+    def suggested(self) -> Tensor:
+        """n, int64: another class."""
+
+
+class Interval(Protocol):
+    """A site's estimated share of wrong labels."""
+
+    @property
+    def estimate(self) -> float: ...
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """One site: what was said, and what is so."""
+
+    wrong: Tensor
+    suggested: Tensor
+    given: Tensor
+    true: Tensor
+    rate: Interval | None = None  # None: nothing but the mean of `wrong` was said
+
+    @property
+    def errors(self) -> Tensor:
+        return self.given != self.true
+
+    @property
+    def estimated(self) -> float:
+        return self.rate.estimate if self.rate else float(self.wrong.double().mean())
+
+
+def report(
+    folder: Path,
+    scores: Mapping[int, Scored],
+    rates: Mapping[int, Interval] | None = None,
+    *,
+    out: Path | None = None,
+    dataset: Dataset | None = None,
+) -> dict[str, Any] | None:
+    """Measures the audit of a run's clients and writes truth.json to `out`, by default RUN/audit.
+
+    None, and no file, where nobody knows which labels of the data set are right. `dataset` is
+    needed where the run's data were given in Python.
+    """
+    config = configs.load(folder / "config.toml")
+    if dataset is None:
+        whole = config.data.source.build().load()
+        dataset = sources.subset(whole, config.data.train, config.data.test)
+    if not dataset.verified:
+        return None
+    oracle = Oracle.of(scenarios.load(folder / "scenario.safetensors"), dataset)
+    judged = judge(oracle, scores, rates)
+    found: dict[str, Any] = {
+        "all": overall(judged),
+        "per_client": [{"client": k, **measure(site)} for k, site in judged.items()],
+    }
+    text = json.dumps(found, indent=2, allow_nan=False)
+    write_atomically((out or folder / "audit") / NAME, text + "\n")
+    return found
+
+
+def judge(
+    oracle: Oracle, scores: Mapping[int, Scored], rates: Mapping[int, Interval] | None = None
+) -> dict[int, Judged]:
+    """Puts the truth beside the scores of each client."""
+    judged = {}
+    for client in sorted(scores):
+        found = scores[client]
+        samples = len(oracle.true[client]) if client in range(len(oracle.true)) else 0
+        if not samples or not len(found.wrong) == len(found.suggested) == samples:
+            raise DataError(
+                f"Expected scores of the {samples:,} samples that client {client} has in this "
+                f"scenario; got {len(found.wrong):,}. Audit the clients of the same run."
+            )
+        rate = None if rates is None else rates[client]
+        judged[client] = Judged(
+            found.wrong, found.suggested, oracle.given[client], oracle.true[client], rate
+        )
+    return judged
+
+
+def overall(judged: Mapping[int, Judged]) -> Measured:
+    """All clients as one list, by probability; what is a mean over clients is named so."""
+    sites = list(judged.values())
+    joined = Judged(
+        wrong=torch.cat([site.wrong for site in sites]),
+        suggested=torch.cat([site.suggested for site in sites]),
+        given=torch.cat([site.given for site in sites]),
+        true=torch.cat([site.true for site in sites]),
+    )
+    estimated = sum(site.estimated * len(site.given) for site in sites) / len(joined.given)
+    each = [measure(site) for site in sites]
+    return {
+        **measure(joined),
+        **_rate(estimated, joined.errors),
+        "client_average_precision": mean(one["average_precision"] for one in each),
+        "client_rate_error": mean(abs(one["rate_error"] or 0.0) for one in each),
+        "client_interval_covers": mean(one["interval_covers"] for one in each),
+        "client_interval_width": mean(
+            site.rate.high - site.rate.low for site in sites if site.rate
+        ),
+    }
+
+
+def measure(site: Judged) -> Measured:
+    """Every number for one list of samples."""
+    errors, wrong = site.errors, site.wrong.double()
+    n, suspects = len(errors), wrong >= SUSPECT
+    right = site.suggested == site.true
+    true_rate = float(errors.double().mean())
+    covers = None if site.rate is None else float(site.rate.low <= true_rate <= site.rate.high)
+    return {
+        "samples": n,
+        "wrong": int(errors.sum()),
+        "auroc": auroc(wrong, errors),
+        "average_precision": average_precision(wrong, errors),
+        "precision_at_errors": precision_at(wrong, errors, int(errors.sum())),
+        "precision_at_1_percent": precision_at(wrong, errors, max(1, round(0.01 * n))),
+        "precision_at_5_percent": precision_at(wrong, errors, max(1, round(0.05 * n))),
+        "suspects": int(suspects.sum()),
+        "suggestions_of_wrong": _share(right[errors]),
+        "suggestions_of_suspects": _share(right[suspects]),
+        "calibration_error": calibration_error(wrong, errors),
+        "brier": float((wrong - errors.double()).square().mean()),
+        **_rate(site.estimated, errors),
+        "interval_covers": covers,
+    }
+
+
+def auroc(wrong: Tensor, errors: Tensor) -> float | None:
+    """How often a wrong label is above a right one; None where there is but one kind."""
+    from sklearn.metrics import roc_auc_score  # takes seconds, and few need it
+
+    if errors.all() or not errors.any():
+        return None
+    return float(roc_auc_score(errors.numpy(), wrong.numpy()))
+
+
+def average_precision(wrong: Tensor, errors: Tensor) -> float | None:
+    """The mean precision at each wrong label found; None where there is none."""
+    from sklearn.metrics import average_precision_score
+
+    if not errors.any():
+        return None
+    return float(average_precision_score(errors.numpy(), wrong.numpy()))
+
+
+def precision_at(wrong: Tensor, errors: Tensor, count: int) -> float | None:
+    """The share of wrong labels among the first so many; of equal scores, as if drawn at random."""
+    if not errors.any() or not count:
+        return None
+    last = wrong.topk(count).values[-1]
+    above, level = wrong > last, wrong == last
+    drawn = (count - int(above.sum())) * float(errors[level].double().mean())
+    return (int(errors[above].sum()) + drawn) / count
+
+
+def calibration_error(wrong: Tensor, errors: Tensor, bins: int = BINS) -> float:
+    """Expected calibration error: |said - is|, weighted by samples, over bins of equal width."""
+    place = (wrong * bins).long().clamp(0, bins - 1)
+    said, was = (
+        torch.zeros(bins, dtype=torch.float64).index_add_(0, place, values.double())
+        for values in (wrong, errors)
+    )
+    return math.fsum((said - was).abs().tolist()) / len(wrong)
+
+
+def _rate(estimated: float, errors: Tensor) -> Measured:
+    true = float(errors.double().mean())
+    return {"rate": true, "estimated_rate": estimated, "rate_error": estimated - true}
+
+
+def _share(hits: Tensor) -> float | None:
+    return float(hits.double().mean()) if len(hits) else None

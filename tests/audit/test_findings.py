@@ -1,0 +1,208 @@
+"""From scores to findings: what a person reads, and the files that carry it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from flr.audit.evidence import Evidence
+from flr.audit.findings import Audit, audit, write
+from flr.errors import ConfigError
+
+CLASSES = ("cat", "dog", 'a "fox", red', "<b>owl</b>")
+
+
+def site(n: int = 300, noise: float = 0.25, *, tables: bool = True) -> tuple[Evidence, Tensor]:
+    """A site whose wrong labels are cats called dogs, and its true labels."""
+    rng = torch.Generator().manual_seed(0)
+    true = torch.randint(0, len(CLASSES), (n,), generator=rng)
+    struck = (true == 0) & (torch.rand(n, generator=rng) < 4 * noise)
+    features = torch.randn(n, len(CLASSES), generator=rng)
+    features[torch.arange(n), true] += 3
+    model = (3 * features).softmax(1)
+    near = [(model.log() + torch.randn(model.shape, generator=rng)).softmax(1) for _ in range(2)]
+    views = {"model": model}
+    if tables:
+        views |= {"global": near[0], "local": near[1]}
+    given = torch.where(struck, 1, true)
+    seen = torch.ones(n, dtype=torch.bool) if tables else None
+    names = [f"{row}.png" for row in range(n)]
+    return Evidence("ward", names, CLASSES, given, views, seen, "From a test."), true
+
+
+@pytest.fixture(scope="module")
+def case() -> tuple[Evidence, Tensor, Audit]:
+    evidence, true = site()
+    return evidence, true, audit(evidence)
+
+
+def test_the_rates_come_with_intervals_that_hold_the_truth(
+    case: tuple[Evidence, Tensor, Audit],
+) -> None:
+    evidence, true, found = case
+    errors = evidence.given != true
+    assert found.rate.low <= float(errors.double().mean()) <= found.rate.high
+    dogs = next(rate for rate in found.per_class if rate.name == "dog")
+    assert dogs.labels == int((evidence.given == 1).sum())
+    assert dogs.wrong.low <= float(errors[evidence.given == 1].double().mean()) <= dogs.wrong.high
+    for rate in [found.rate, *(c.wrong for c in found.per_class), *(p.rate for p in found.pairs)]:
+        assert 0 <= rate.low <= rate.estimate <= rate.high <= 1
+
+
+def test_the_first_pair_is_the_mistake_that_was_made(case: tuple[Evidence, Tensor, Audit]) -> None:
+    evidence, true, found = case
+    first, made = found.pairs[0], int((evidence.given != true).sum())
+    assert (first.given, first.likely) == ("dog", "cat")
+    assert first.count == pytest.approx(made, rel=0.25)
+    assert first.rate.estimate == pytest.approx(first.count / int((evidence.given == 1).sum()))
+    assert sum(pair.count for pair in found.pairs) <= len(evidence) * found.rate.estimate + 1e-3
+
+
+def test_suspects_come_most_probable_first_and_are_all_there(
+    case: tuple[Evidence, Tensor, Audit],
+) -> None:
+    evidence, _, found = case
+    listed = [suspect.probability for suspect in found.suspects]
+    assert listed == sorted(listed, reverse=True)
+    assert len(listed) >= 50
+    first = found.suspects[0]
+    assert first.name == evidence.names[first.row]
+    assert first.given == CLASSES[int(evidence.given[first.row])]
+
+
+def test_the_budget_counts_what_is_found_in_that_order(
+    case: tuple[Evidence, Tensor, Audit],
+) -> None:
+    _, _, found = case
+    reviewed, expected = zip(*found.budget, strict=True)
+    assert list(reviewed) == sorted(set(reviewed))
+    assert reviewed[-1] == found.samples
+    assert expected[0] == pytest.approx(found.suspects[0].probability)
+    assert expected[-1] == pytest.approx(found.rate.estimate * found.samples, rel=1e-3)
+    gains = [b - a for a, b in pairwise(expected)]
+    steps = [b - a for a, b in pairwise(reviewed)]
+    each = [gain / step for gain, step in zip(gains, steps, strict=True)]
+    assert all(a >= b - 1e-6 for a, b in pairwise(each))
+
+
+def test_a_reason_names_score_both_votes_and_the_labels_share(
+    case: tuple[Evidence, Tensor, Audit],
+) -> None:
+    evidence, _, found = case
+    suspect = next(s for s in found.suspects if s.agree and s.suggested == "cat")
+    own = float(evidence.views["global"][suspect.row, 1])
+    assert "The federation and this site both say “cat”" in suspect.reason
+    assert "“dog” gets" in suspect.reason
+    assert f"{100 * suspect.probability:.0f} %" in suspect.reason or suspect.probability > 0.995
+    assert own < 0.5
+    split = next((s for s in found.suspects if s.agree is False), None)
+    if split is not None:
+        assert "The federation says" in split.reason
+        assert "this site says" in split.reason
+
+
+def test_a_label_that_is_not_flagged_says_why() -> None:
+    found = audit(site(noise=0.05)[0])
+    calm = [s for s in found.suspects if s.probability < 0.5]
+    assert calm
+    assert all("not the 50 % of a suspect" in suspect.reason for suspect in calm)
+
+
+def test_without_tables_there_is_one_view() -> None:
+    evidence, _ = site(tables=False)
+    found = audit(evidence)
+    assert {suspect.agree for suspect in found.suspects} == {None}
+    assert all(suspect.reason.startswith("The model says") for suspect in found.suspects)
+
+
+def test_samples_that_were_never_visited_are_named(case: tuple[Evidence, Tensor, Audit]) -> None:
+    evidence, _, _ = case
+    seen = torch.ones(len(evidence), dtype=torch.bool)
+    seen[:7] = False
+    found = audit(replace(evidence, visited=seen))
+    assert any("not visited 7 of 300 samples" in sentence for sentence in found.unchecked)
+    assert all(s.agree is None for s in found.suspects if s.row < 7)
+
+
+def test_memorization_is_admitted_only_where_it_can_be(
+    case: tuple[Evidence, Tensor, Audit],
+) -> None:
+    evidence, _, found = case
+    assert any("trained on these labels" in sentence for sentence in found.unchecked)
+    fresh = audit(replace(evidence, trained=False))
+    assert not any("trained on these labels" in sentence for sentence in fresh.unchecked)
+
+
+def test_a_model_without_an_opinion_of_its_own_gives_no_verdict() -> None:
+    evidence, _ = site(tables=False)
+    same = torch.tensor([[0.0, 0.0, 0.0, 1.0]]).repeat(len(evidence), 1)
+    found = audit(replace(evidence, views={"model": same}))
+    assert "Nothing can be said" in found.verdict
+    assert found.rate.high - found.rate.low > 0.8
+
+
+def test_cleanlab_is_another_scorer_on_the_same_probabilities(
+    case: tuple[Evidence, Tensor, Audit],
+) -> None:
+    evidence, true, ours = case
+    found = audit(evidence, scorer="cleanlab")
+    assert found.scorer == "cleanlab"
+    assert found.key != ours.key
+    wrong = {row for row in range(len(true)) if evidence.given[row] != true[row]}
+    assert len({s.row for s in found.suspects[:20]} & wrong) > 10
+    with pytest.raises(ConfigError, match="cleanlab"):
+        audit(evidence, scorer="cleanlap")
+
+
+def test_the_key_changes_with_labels_names_and_findings(
+    case: tuple[Evidence, Tensor, Audit],
+) -> None:
+    evidence, _, found = case
+    assert audit(evidence) == found
+    other = evidence.given.clone()
+    other[0] = (other[0] + 1) % len(CLASSES)
+    names = ["else.png", *evidence.names[1:]]
+    changed = [replace(evidence, given=other), replace(evidence, names=names)]
+    assert len({found.key, *(audit(each).key for each in changed)}) == 3
+
+
+def test_the_files_hold_what_was_found_and_any_name(
+    case: tuple[Evidence, Tensor, Audit], tmp_path: Path
+) -> None:
+    evidence, _, _ = case
+    names = ['=cmd()|a, "b"\nc', *evidence.names[1:]]
+    found = audit(replace(evidence, names=names))
+    write(found, tmp_path)
+    with (tmp_path / "suspects.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == [suspect.name for suspect in found.suspects]
+    assert [row["given"] for row in rows] == [suspect.given for suspect in found.suspects]
+    assert [int(row["rank"]) for row in rows] == list(range(1, len(rows) + 1))
+    kept = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    assert kept["key"] == found.key
+    assert kept["classes"] == list(CLASSES)
+    assert len(kept["suspects"]) == len(found.suspects)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_handful_of_labels_can_be_audited(n: int) -> None:
+    evidence, _ = site()
+    few = Evidence(
+        "ward",
+        evidence.names[:n],
+        CLASSES,
+        evidence.given[:n],
+        {name: view[:n] for name, view in evidence.views.items()},
+        torch.ones(n, dtype=torch.bool),
+        "From a test.",
+    )
+    found = audit(few)
+    assert len(found.suspects) == n
+    assert any("fewer than 5 labels" in sentence for sentence in found.unchecked)

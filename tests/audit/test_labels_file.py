@@ -1,0 +1,98 @@
+"""labels.csv: what people and their programs do to it, and that no cell is ever changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flr.audit.labels_file import LABELS, as_csv, read_labels, read_table, shown, write_labels
+from flr.errors import DataError
+
+HOSTILE = [
+    "a, b",
+    'say "no"',
+    "<script>alert(1)</script>",
+    "two\nlines",
+    "two\r\nlines",
+    "a\rreturn",
+    "=1+1",
+    "[red]x[/red]",
+    "é 漢 😀",
+    " spaces ",
+    "\x1b[31mred",
+]
+
+CELL = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12).filter(str.strip)
+
+
+@given(st.lists(st.tuples(CELL, CELL), min_size=1), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_every_cell_comes_back_as_it_was(tmp_path_factory, rows, newline, bom):
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    text = ("\ufeff" if bom else "") + as_csv(("name", "label"), rows, newline)
+    path.write_bytes(text.encode())
+    table = read_table(path, "a table", LABELS)
+    assert [tuple(row) for row in table.rows] == rows
+    assert table.text() == text
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_labels_that_could_mean_something_else_are_text(label, tmp_path):
+    write_labels(tmp_path / "l.csv", ["1.png", "2.png"], [label, "plain"])
+    assert read_labels(tmp_path / "l.csv").column("label") == [label, "plain"]
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(tmp_path):
+    path = tmp_path / "labels.csv"
+    write_labels(path, ["1"], ["cat"])
+    write_labels(path, ["1"], ["cat"])
+    with pytest.raises(DataError, match="other content"):
+        write_labels(path, ["1"], ["dog"])
+    assert read_labels(path).column("label") == ["cat"]
+
+
+BROKEN = {
+    "there is none": None,
+    "the file is empty": "",
+    "the header only": "name,label\n",
+    "names separated by commas": "name;label\n1;cat\n",
+    'Is it "Label"?': "name,Label\n1,cat\n",
+    "each once": "name,label,label\n1,cat,dog\n",
+    "line 3: expected 2 cells": "name,label\n1,cat\n2,dog,big\n",
+    "more than once": "name,label\n1,cat\n2,dog\n1,cat\n",
+    'the column "name" is empty': "name,label\n1,cat\n ,dog\n",
+    "cannot be read": 'name,label\n1,"cat\n',
+}
+
+
+@pytest.mark.parametrize("words", BROKEN)
+def test_what_is_wrong_is_said(words, tmp_path):
+    path = tmp_path / "l.csv"
+    text = BROKEN[words]
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(DataError) as error:
+        read_labels(path)
+    assert words in str(error.value)
+
+
+def test_other_encodings_and_folders_are_refused(tmp_path):
+    path = tmp_path / "l.csv"
+    path.write_bytes("name,label\n1,größe\n".encode("latin-1"))
+    with pytest.raises(DataError, match="UTF-8"):
+        read_labels(path)
+    with pytest.raises(DataError, match="got a folder"):
+        read_labels(tmp_path)
+
+
+def test_an_empty_label_is_no_error(tmp_path):
+    path = Path(tmp_path, "l.csv")
+    path.write_text("name,label\n1,cat\n2,\n")
+    assert read_labels(path).column("label") == ["cat", ""]
+
+
+def test_a_message_shows_labels_on_one_line_without_control_characters():
+    assert shown("a\x1b[31m\nb") == '"a\\x1b[31m\\nb"'
+    assert len(shown("x" * 1000)) < 80

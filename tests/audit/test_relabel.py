@@ -1,0 +1,184 @@
+"""`flr relabel`: what a person decided, nothing else; and whether all the work is worth it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from flr.audit.labels_file import CORRECTIONS, as_csv
+from flr.audit.relabel import relabel
+from flr.data import sources
+from flr.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = ",".join(CORRECTIONS)
+LABELS = "name,label,ward\n1.png,cat,A\n2.png,dog,B\n3.png,cat,C\n"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch) -> Any:
+    """Writes both files; further lines are corrections."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(*lines: str, labels: str = LABELS) -> tuple[str, ...]:
+        Path("labels.csv").write_bytes(labels.encode())
+        Path("c.csv").write_text("\n".join([HEADER, *lines, ""]))
+        return "relabel", "--labels", "labels.csv", "--corrections", "c.csv", "--out", "new.csv"
+
+    return write
+
+
+def test_accepted_labels_change_and_nothing_else(cli, files):
+    command = files("3.png,cat,accept,horse,k", "1.png,cat,keep,,k", "2.png,dog,skip,,k")
+    done = cli(*command)
+    assert done.code == 0, done.err
+    assert Path("new.csv").read_text() == LABELS.replace("3.png,cat", "3.png,horse")
+    assert Path("labels.csv").read_text() == LABELS
+    log = [line.split(",") for line in Path("new.csv.log.csv").read_text().splitlines()]
+    assert log == [
+        ["name", "before", "after", "decision", "audit"],
+        ["3.png", "cat", "horse", "accept", "k"],
+        ["1.png", "cat", "cat", "keep", "k"],
+        ["2.png", "dog", "dog", "skip", "k"],
+    ]
+    assert "1 of 3 labels changed" in done.out
+    assert 'no sample had these labels before: "horse"' in done.out
+    assert all(len(line) <= 80 for line in done.out.splitlines())
+
+
+def test_the_form_of_the_file_is_kept(cli, files):
+    labels = '\ufeffward,label,name\r\n"A, old",cat,1\r\n"x\r\ny",dog,2\r\n'
+    assert cli(*files("2,dog,accept,cat,", labels=labels)).code == 0
+    assert Path("new.csv").read_bytes() == labels.replace("dog", "cat").encode()
+
+
+PROBLEMS = {
+    "has no such sample": ["9.png,cat,keep,,k"],
+    'was reviewed as "dog"; labels.csv says "cat"': ["1.png,dog,keep,,k"],
+    "come from 2 audits": ["1.png,cat,keep,,k", "2.png,dog,keep,,other"],
+    'the decision is "perhaps"': ["1.png,cat,perhaps,,k"],
+    'the decision is ""': ["1.png,cat,,,k"],
+    "accept needs the new label": ["1.png,cat,accept, ,k"],
+    "which is meant?": ["1.png,cat,keep,dog,k"],
+    "is there twice, first on line 2": ["1.png,cat,keep,,k", "1.png,cat,accept,dog,k"],
+}
+
+
+@pytest.mark.parametrize("words", PROBLEMS)
+def test_files_that_do_not_fit_are_refused(words, cli, files):
+    done = cli(*files(*PROBLEMS[words]))
+    assert done.code == 4
+    assert words in done.message
+    assert "Nothing was written" in done.message
+    assert sorted(path.name for path in Path().iterdir()) == ["c.csv", "labels.csv"]
+
+
+def test_all_problems_are_named_at_once_but_not_endlessly(cli, files):
+    one_of_each = [PROBLEMS[words][0] for words in PROBLEMS]
+    done = cli(*files(*one_of_each))
+    for words in ("has no such sample", "was reviewed as", "perhaps", "accept needs", "which is"):
+        assert words in done.message
+    many = cli(*files(*(f"{n}.png,cat,keep,,k" for n in range(100, 200))))
+    assert "100 things do not fit" in many.message
+    assert many.err.count("has no such sample") == 20
+    assert "and 80 more" in many.message
+
+
+@pytest.mark.parametrize("name", ["new.csv", "new.csv.log.csv"])
+def test_an_existing_file_stays(name, cli, files):
+    command = files("1.png,cat,accept,dog,k")
+    Path(name).write_text("mine")
+    done = cli(*command)
+    assert done.code == 4
+    assert name in done.message
+    assert Path(name).read_text() == "mine"
+
+
+def test_decisions_cannot_be_applied_twice(cli, files):
+    command = files("1.png,cat,accept,dog,k")
+    assert cli(*command).code == 0
+    again = cli("relabel", "--labels", "new.csv", "--corrections", "c.csv", "--out", "newer.csv")
+    assert again.code == 4
+    assert not Path("newer.csv").exists()
+
+
+def test_without_decisions_the_labels_are_the_same(cli, files):
+    assert cli(*files()).code == 0
+    assert Path("new.csv").read_text() == LABELS
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8).filter(str.strip)
+
+
+@given(
+    st.dictionaries(TEXT, st.tuples(TEXT, st.sampled_from(["accept", "keep", "skip", ""]), TEXT))
+)
+def test_exactly_the_accepted_change(tmp_path_factory, decided):
+    folder = tmp_path_factory.mktemp("relabel")
+    labels = {name: label for name, (label, _, _) in decided.items()} | {"one more": "x"}
+    (folder / "l.csv").write_bytes(as_csv(("name", "label"), labels.items()).encode())
+    rows = [
+        (name, given, decision, new if decision == "accept" else "", "k")
+        for name, (given, decision, new) in reversed(decided.items())
+        if decision and name != "one more"
+    ]
+    (folder / "c.csv").write_bytes(as_csv(CORRECTIONS, rows).encode())
+    relabel(folder / "l.csv", folder / "c.csv", folder / "n.csv")
+    with (folder / "n.csv").open(encoding="utf-8", newline="") as file:
+        found = dict(list(csv.reader(file))[1:])
+    accepted = {row[0]: row[3].strip() for row in rows if row[2] == "accept"}
+    assert found == labels | accepted
+    assert list(found) == list(labels)
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """The functions of the how-to."""
+    text = (ROOT / "docs/how-to/audit-your-labels.md").read_text(encoding="utf-8")
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for number, code in enumerate(re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)):
+        exec(compile(code, f"audit-your-labels.md, block {number}", "exec"), namespace)  # noqa: S102
+    return namespace
+
+
+def test_correcting_what_the_audit_finds_makes_a_better_model(page, tmp_path):
+    before, after = page["round_trip"](tmp_path, seed=1)
+    assert after > before
+
+
+def test_new_labels_go_back_into_every_kind_of_data(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    new = {"0": "b", "1": "b", "2": "a"}
+    x = np.zeros((3, 2), dtype=np.float32)
+    for name, y in (("text", np.array(["a", "b", "a"])), ("numbers", np.array([0, 1, 0]))):
+        listed = {} if name == "text" else {"classes": np.array(["a", "b"])}
+        np.savez(f"{name}.npz", x=x, y=y, **listed)
+        page["npz_with"](new, f"{name}.npz", "new.npz")
+        _, labels, classes, _ = sources.read(Path("new.npz"), ("a", "b"))
+        assert (labels.tolist(), classes) == ([1, 1, 0], ("a", "b"))
+    Path("old.csv").write_text('f,label\n1,a\n2,"two\nlines"\n3,a\n')
+    _, _, _, lines = sources.read(Path("old.csv"), None)
+    page["csv_with"](dict(zip(lines, ["b", "b", "a"], strict=True)), "old.csv", "new-table.csv")
+    x, labels, classes, _ = sources.read(Path("new-table.csv"), ("a", "b"))
+    assert (x[:, 0].tolist(), labels.tolist()) == ([1, 2, 3], [1, 1, 0])
+    for name in ("a/1.png", "b/1.png"):
+        Path("old", name).parent.mkdir(parents=True)
+        Image.new("RGB", (4, 4), "red" if name[0] == "a" else "blue").save(Path("old", name))
+    page["folder_with"]({"a/1.png": "b", "b/1.png": "a"}, "old", "fresh")
+    x, labels, _, _ = sources.read(Path("fresh"), ("a", "b"))
+    assert labels.tolist() == [0, 1]
+    assert x[:, 0, 0, 0].tolist() == [0, 255], "the picture that was b is a now"
+
+
+def test_errors_come_before_anything_is_read(tmp_path):
+    (tmp_path / "new.csv").touch()
+    with pytest.raises(DataError, match="new file"):
+        relabel(tmp_path / "gone.csv", tmp_path / "gone-too.csv", tmp_path / "new.csv")
