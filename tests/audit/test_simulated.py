@@ -67,7 +67,20 @@ def test_every_client_gets_its_files(cli, run):
 def test_one_client_and_another_folder(cli, run, tmp_path):
     done = cli("audit", run, "--client", 2, "--client", 4, "--out", tmp_path / "here")
     assert done.code == 0, done.err
-    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["2", "4"]
+    found = sorted(path.name for path in (tmp_path / "here").iterdir())
+    assert found == ["2", "4", "truth.json"]
+
+
+def test_a_simulation_is_measured_against_the_truth(cli, run):
+    done = cli("audit", run)
+    scenario = scenarios.load(run / "scenario.safetensors")
+    true = load_data(flr.session.read_config(run)).train.y
+    pairs = zip(scenario.given, scenario.sites, strict=True)
+    errors = [given != true[site] for given, site in pairs]
+    measured = json.loads((run / "audit" / "truth.json").read_text())
+    assert measured["all"]["wrong"] == sum(int(wrong.sum()) for wrong in errors)
+    assert [one["wrong"] for one in measured["per_client"]] == [int(w.sum()) for w in errors]
+    assert f"{measured['all']['average_precision']:.3f}" in done.out
 
 
 def test_clients_that_do_not_exist_or_are_too_many(cli, run, tmp_path):
@@ -79,7 +92,7 @@ def test_clients_that_do_not_exist_or_are_too_many(cli, run, tmp_path):
     assert "--all" in refused.message
     assert not (many / "audit").exists()
     assert cli("audit", many, "--all").code == 0
-    assert len(list((many / "audit").iterdir())) == 21
+    assert len(list((many / "audit").iterdir())) == 21 + 1  # and truth.json
 
 
 def test_views_are_the_tables_and_the_model(run):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,9 +11,11 @@ import torch
 from torch import Tensor
 
 from flr.arrays import canonical_json, write_atomically
+from flr.assemble import threads
 from flr.audit import words
 from flr.audit.evidence import Evidence
 from flr.audit.imagined import Imagined, imagine, pair_counts
+from flr.audit.labels_file import as_csv
 from flr.audit.scores import Scores, blend, score
 from flr.audit.yardstick import cleanlab_scores
 from flr.errors import ConfigError
@@ -90,11 +90,26 @@ class Audit:
     key: str
 
 
-def audit(evidence: Evidence, *, scorer: str = "flr") -> Audit:
-    """Looks at every label of a site, with "flr" or with "cleanlab" on the same probabilities."""
+def scores_of(evidence: Evidence, scorer: str = "flr") -> Scores:
+    """Every sample's scores, with "flr" or with "cleanlab" on the same probabilities."""
     if scorer not in SCORERS:
         raise ConfigError(unknown("scorer", scorer, list(SCORERS)))
-    found = score(evidence) if scorer == "flr" else cleanlab_scores(evidence.given, blend(evidence))
+    with threads(1):  # many small sums: more threads are slower, and give other last bits
+        return score(evidence) if scorer == "flr" else _cleanlab(evidence)
+
+
+def _cleanlab(evidence: Evidence) -> Scores:
+    return cleanlab_scores(evidence.given, blend(evidence))
+
+
+def audit(evidence: Evidence, *, scorer: str = "flr") -> Audit:
+    """Looks at every label of a site, with "flr" or with "cleanlab" on the same probabilities."""
+    found = scores_of(evidence, scorer)
+    with threads(1):
+        return _audit(evidence, scorer, found)
+
+
+def _audit(evidence: Evidence, scorer: str, found: Scores) -> Audit:
     imagined = imagine(evidence, found)
     rate = _overall(found, imagined)
     pairs, suspects = _pairs(evidence, found, imagined), _suspects(evidence, found)
@@ -195,22 +210,12 @@ def _key(evidence: Evidence, rate: Rate, suspects: tuple[Suspect, ...]) -> str:
 
 def write(audit: Audit, folder: Path) -> None:
     """Writes suspects.csv and audit.json."""
-    table = io.StringIO()
-    rows = csv.writer(table, lineterminator="\n")
-    rows.writerow(COLUMNS)
-    for rank, s in enumerate(audit.suspects, 1):
-        agree = "" if s.agree is None else ("yes" if s.agree else "no")
-        rows.writerow(
-            [
-                rank,
-                s.name,
-                s.given,
-                s.suggested,
-                f"{s.probability:.4f}",
-                f"{s.confidence:.4f}",
-                agree,
-                s.reason,
-            ]
-        )
-    write_atomically(folder / "suspects.csv", table.getvalue())
+    rows = [_row(rank, suspect) for rank, suspect in enumerate(audit.suspects, 1)]
+    write_atomically(folder / "suspects.csv", as_csv(COLUMNS, rows))
     write_atomically(folder / "audit.json", json.dumps(asdict(audit), indent=1) + "\n")
+
+
+def _row(rank: int, s: Suspect) -> tuple[str, ...]:
+    agree = "" if s.agree is None else ("yes" if s.agree else "no")
+    numbers = (f"{s.probability:.4f}", f"{s.confidence:.4f}")
+    return (str(rank), s.name, s.given, s.suggested, *numbers, agree, s.reason)

@@ -89,8 +89,8 @@ def _fit_shared(q: Tensor, given: Tensor, weights: Tensor) -> Fitted:
 def matched(wrong: Tensor, rate: float) -> Tensor:
     """The same order of samples, with odds shifted so that `rate` of the labels are wrong."""
     logits = torch.logit(wrong.double(), eps=1e-9)
-    low, high = -60.0, 60.0
-    for _ in range(60):
+    low, high = -40.0, 40.0
+    for _ in range(30):
         middle = (low + high) / 2
         if float(torch.sigmoid(logits + middle).mean()) < rate:
             low = middle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from flr.errors import DataError
 
 if TYPE_CHECKING:
     from flr.audit.findings import Audit
+    from flr.audit.scores import Scores
     from flr.audit.simulated import Simulation
     from flr.audit.site import SiteFiles
 
@@ -110,20 +111,40 @@ def relabel(
 def audit_run(folder: Path, clients: list[int], every: bool, out: Path, scorer: str) -> None:
     """The clients of a run, one after another; each has a folder of its own."""
     from flr.audit.case import PAGE, examine
+    from flr.audit.findings import scores_of
     from flr.audit.simulated import open_run
+    from flr.report import audit_truth
 
     with console.status("Reading the run"):
         run = open_run(folder)
     found: dict[int, Audit] = {}
+    scores: dict[int, Scores] = {}
     chosen = wanted(run, clients, every)
     for client in chosen:
         with console.status(f"Client {client} of {len(run)}"):
-            found[client] = examine(run.case(client), out / str(client), scorer)
+            case = run.case(client)
+            found[client] = examine(case, out / str(client), scorer)
+            scores[client] = scores_of(case.evidence, scorer)
     show_clients(found)
     first = chosen[0]
     where = out / (str(first) if len(chosen) == 1 else "CLIENT") / PAGE
     point(f"To review: {where}")
     say("Found without any clean label; nothing was sent.", dim=True)
+    rates = {client: one.rate for client, one in found.items()}
+    truth = audit_truth.report(folder, scores, rates, out=out)
+    if truth is not None:
+        say(beside_the_truth(truth["all"], out / audit_truth.NAME))
+
+
+def beside_the_truth(measured: dict[str, Any], path: Path) -> str:
+    """What a simulation knows, and a real site never does."""
+    precision = measured["average_precision"]
+    if precision is None:
+        return f"In truth none of these labels is wrong; more in {path}"
+    return (
+        f"In truth {100 * measured['rate']:.1f} % of these labels are wrong; average precision of "
+        f"the list {precision:.3f}, by chance {measured['rate']:.3f}; more in {path}"
+    )
 
 
 def wanted(run: Simulation, clients: list[int], every: bool) -> list[int]:
