@@ -227,13 +227,13 @@ def _why_incomplete(target: Path, source: Source) -> str | None:
 def unpack(archive: Path, source: Source, folder: Path) -> None:
     """Unpacks into a temporary folder, checks what came out, and moves it into place at once.
 
-    Members that lead out of the folder, links out of it and devices are refused.
+    Whatever is no plain file or folder inside of it is refused.
     """
     temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder))
     try:
         try:
             with tarfile.open(archive, "r:gz") as tar:
-                tar.extractall(temporary, filter="data")
+                _extract(tar, temporary)
         except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(
                 f"Expected an archive of plain files at {archive}; it cannot be unpacked "
@@ -248,6 +248,20 @@ def unpack(archive: Path, source: Source, folder: Path) -> None:
         (temporary / source.folder).rename(folder / source.folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """By hand: tarfile has its own filter for this only from Python 3.11.4 on."""
+    for member in tar:
+        target = (folder / member.name).resolve()
+        inside = target.is_relative_to(folder.resolve())
+        if not inside or not (member.isfile() or member.isdir()):
+            raise tarfile.TarError(f"{member.name!r} is no plain file inside of the archive")
+        place = target if member.isdir() else target.parent
+        place.mkdir(parents=True, exist_ok=True)
+        if (content := tar.extractfile(member)) is not None:
+            with content, target.open("wb") as file:
+                shutil.copyfileobj(content, file)
 
 
 def _by_other_means(
