@@ -13,9 +13,7 @@ from toys import ROUNDS, train
 
 import flr
 from flr import arrays, config
-from flr.client import desk
 from flr.client.memory import LabelMixture
-from flr.contract import Client
 from flr.errors import ConfigError
 from flr.methods.fedcorr import FedCorr
 from flr.methods.flr import FLR
@@ -78,11 +76,15 @@ def test_what_it_costs_beside_fedavg_in_samples_forwarded(options, passes, tmp_p
     assert totals[1] - totals[0] == passes * examples
 
 
-def test_predictions_of_a_round_are_made_in_large_parts(tmp_path):
-    large = {"data": {"train": 1200}, "partition": {"kind": "iid", "clients": 2}, "rounds": 1}
-    with forwarded() as counts:
-        train(variant(server_predictions="round"), tmp_path / "run", **large)
-    assert [n for n in counts if n > 50][:2] == [512, 88]
+@pytest.mark.parametrize("beside", [[], ["mixup"], ["coteaching"]], ids=str)
+def test_in_one_epoch_both_versions_are_the_same(beside, tmp_path):
+    """Every visit is a sample's first one of the round, augmented as it is then."""
+    augmented = {"data": {"augment": "crop-flip"}, "train": {"epochs": 1}}
+    one, two = (
+        weights(train([variant(server_predictions=name), *beside], tmp_path / name, **augmented))
+        for name in ("batch", "round")
+    )
+    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 @pytest.fixture
@@ -132,21 +134,6 @@ def test_with_augmentation_only_those_of_a_round_stay_the_same(name, same, watch
     assert all(torch.equal(epochs[0][i], epochs[1][i]) for i in range(21)) == same
 
 
-@pytest.mark.parametrize(("name", "copies"), [("batch", 1), ("round", 0)])
-def test_predictions_of_a_round_need_no_copy_of_the_network(name, copies, tmp_path, monkeypatch):
-    made = []
-    real = desk.run_task
-
-    def noted(c: Client, task: str) -> arrays.Arrays:
-        result = real(c, task)
-        made.append(c._reference is not None)
-        return result
-
-    monkeypatch.setattr(desk, "run_task", noted)
-    train(variant(server_predictions=name), tmp_path / "run")
-    assert made == [bool(copies)] * (ROUNDS * 3)
-
-
 @pytest.mark.parametrize("options", [{"server_predictions": "round"}, SPARSE], ids=str)
 def test_predicting_before_training_leaves_no_trace(options, tmp_path):
     """BatchNorm's statistics and the modes of its layers are FedAvg's where the term is off."""
@@ -166,7 +153,7 @@ def test_a_warm_up_by_cross_entropy_predicts_nothing(tmp_path):
 
 
 def test_each_option_changes_the_result(tmp_path):
-    augmented = {"data": {"augment": "crop-flip"}}
+    augmented = {"data": {"augment": "crop-flip"}, "train": {"epochs": 2}}
     plain = weights(train("flr", tmp_path / "plain", **augmented))
     for key, value in SPARSE.items():
         other = weights(train(variant(**{key: value}), tmp_path / key, **augmented))

@@ -14,8 +14,6 @@ from flr.arrays import Arrays
 from flr.client.tables import Form, Table, fill
 from flr.contract import Batch, Client
 
-PART = 512  # samples in one forward pass
-
 
 class Schedule(NamedTuple):
     """FLR's three weights at one round."""
@@ -116,18 +114,26 @@ def visited(c: Client, net: int, p: Tensor, b: Batch) -> Remembered:
         return Remembered(c.model[net](x).softmax(1), x, index, rows)
 
 
-@torch.no_grad()
-def received(c: Client, net: int, form: Form) -> Table:
-    """Predictions of the received network for all samples, without augmentation, in eval mode.
+class FirstLooks:
+    """What a frozen network said of each sample when it was asked first: later visits reuse it."""
 
-    For `begin`, where the client's own network is still the received one: no copy is made.
-    """
-    table = Table(len(c.data), c.data.classes, form).to(c.data.x.device)
-    rows = torch.arange(len(c.data), device=c.data.x.device)
-    with evaluating(c.model[net]):
-        for index, x in zip(rows.split(PART), c.data.x.split(PART), strict=True):
-            table[index] = c.model[net](x).softmax(1)
-    return table
+    def __init__(self, samples: int, classes: int, form: Form, device: torch.device) -> None:
+        self.table = Table(samples, classes, form).to(device)
+        self.new = torch.ones(samples, dtype=torch.bool, device=device)
+        self.left = samples
+
+    @torch.no_grad()
+    def predictions(self, network: nn.Module, x: Tensor, index: Tensor) -> Tensor:
+        """Of the samples `index`, as augmented in `x` where this is their first visit."""
+        if self.left:
+            rows = self.new[index].nonzero()[:, 0]
+            first = index[rows]
+            if len(rows):
+                shown = x if len(rows) == len(x) else x[rows]
+                self.table[first] = network(shown).softmax(1)
+                self.new[first] = False
+                self.left -= len(rows)
+        return self.table[index]
 
 
 @contextmanager

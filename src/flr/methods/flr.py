@@ -16,13 +16,13 @@ from torch import Tensor
 
 from flr.arrays import Arrays, with_prefix
 from flr.client.memory import (
+    FirstLooks,
     LabelMixture,
     Remembered,
     agreement,
     clamped,
     default_warmup,
     mixture,
-    received,
     running_average,
     schedule,
     settled,
@@ -139,8 +139,8 @@ class FLR(Method):
     Readings: warmup = "schedule" has the term from round 0 on; "ce" (Algorithm 1) trains by CE
     alone until R_w and leaves the tables untouched. linear = false keeps alpha constant.
     warmup_rounds defaults to min(50, R/6). The global model predicts in eval mode, on the same
-    augmented batch; server_predictions = "round" has it predict once a round instead, for each
-    sample without augmentation. No authors' code is public.
+    augmented batch; server_predictions = "round" has it predict at a sample's first visit of a
+    round only, and reuses that in later epochs. No authors' code is public.
     """
 
     lam: Annotated[float, Ge(0)] = 2.0
@@ -206,7 +206,9 @@ class FLR(Method):
             tables.schedule(c.round, c.rounds, warmup)
             c.memory[prefix] = tables.to(c.data.x.device)
             if self.alpha and self.server_predictions == "round":
-                c.memory[prefix + "received"] = received(c, net, self.form)
+                c.memory[prefix + "first"] = FirstLooks(
+                    len(c.data), c.data.classes, self.form, c.data.x.device
+                )
 
     def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
         tables = c.memory.get(f"flr.{net}.")
@@ -221,8 +223,8 @@ class FLR(Method):
     @torch.no_grad()
     def _server_predictions(self, c: Client, net: int, seen: Remembered) -> Tensor:
         if self.server_predictions == "round":
-            found: Tensor = c.memory[f"flr.{net}.received"][seen.index]
-            return found
+            looks: FirstLooks = c.memory[f"flr.{net}.first"]
+            return looks.predictions(c.reference[net], seen.x, seen.index)
         logits: Tensor = c.reference[net](seen.x)
         return logits.softmax(1)
 
