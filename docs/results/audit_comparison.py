@@ -42,7 +42,7 @@ from flr.session import Run
 
 HERE = Path(__file__).parent
 CELLS, PAGE = HERE / "audit-cells", HERE / "audit.md"
-NOISES: dict[str, dict[str, Any]] = {  # drawn: as in the paper
+NOISES: dict[str, dict[str, Any]] = {  # drawn ones: as in the paper
     "worst": {"kind": "human", "labels": "worst"},
     "aggregate": {"kind": "human", "labels": "aggregate"},
     "symmetric": {"kind": "symmetric", "clients": 1.0, "floor": 0.0},

@@ -54,6 +54,16 @@ def test_accepted_labels_change_and_nothing_else(cli, files):
     assert all(len(line) <= 80 for line in done.out.splitlines())
 
 
+def test_a_label_keeps_its_spaces_where_they_are_part_of_it(cli, files):
+    labels = "name,label\n1, cat \n2,dog\n"
+    assert cli(*files('2,dog,accept," cat ",', labels=labels)).code == 0
+    assert Path("new.csv").read_text() == labels.replace("2,dog", "2, cat ")
+    Path("new.csv").rename("first.csv")
+    Path("new.csv.log.csv").unlink()
+    assert cli(*files("1, cat ,accept, dog ,", labels=labels)).code == 0
+    assert Path("new.csv").read_text() == labels.replace(" cat ", "dog")
+
+
 def test_the_form_of_the_file_is_kept(cli, files):
     labels = '\ufeffward,label,name\r\n"A, old",cat,1\r\n"x\r\ny",dog,2\r\n'
     assert cli(*files("2,dog,accept,cat,", labels=labels)).code == 0

@@ -73,10 +73,23 @@ def test_a_rule_of_swapped_classes_is_learned_and_helps() -> None:
     plain = 1 - views["model"].gather(1, e.given[:, None])[:, 0]
     found = score(evidence(e.given, views))
     assert precision(found.wrong, e, true) > precision(plain, e, true) + 0.1
-    fitted = noise_model.fit(views["model"], e.given)
+    fitted = noise_model.by_rule(views["model"], e.given)
     assert fitted.confusion is not None
     off = fitted.confusion - fitted.confusion.diagonal().diag()
     assert divmod(int(off.argmax()), CLASSES) == (0, 1)
+
+
+def test_the_shares_of_classes_at_a_site_help_where_they_are_unequal() -> None:
+    """A class that is hardly ever given is hardly ever true."""
+    rng = torch.Generator().manual_seed(5)
+    true = torch.multinomial(
+        torch.tensor([12.0, 6.0, 3.0, 1.0, 0.5, 0.5]), 600, True, generator=rng
+    )
+    struck = torch.rand(600, generator=rng) < 0.3
+    drawn = (true + torch.randint(1, CLASSES, (600,), generator=rng)) % CLASSES
+    e = evidence(torch.where(struck, drawn, true), {"model": opinions(true, 1.5, rng)})
+    plain = 1 - e.views["model"].gather(1, e.given[:, None])[:, 0]
+    assert precision(score(e).wrong, e, true) > precision(plain, e, true) + 0.05
 
 
 def test_sites_with_more_wrong_labels_rank_above_others() -> None:

@@ -10,10 +10,18 @@ from torch import Tensor
 
 from flr.audit import noise_model
 from flr.audit.evidence import Evidence
-from flr.audit.scores import FEDERATION, LEAST, Scores, blend, constant_opinion
+from flr.audit.scores import (
+    FEDERATION,
+    HALF,
+    LEAST,
+    Scores,
+    blend,
+    constant_opinion,
+    rate_by_federation,
+)
 
 TIMES = 100
-MISFIT = 0.45  # spread of the logit of a site's rate around the truth, seen on simulated sites
+MISFIT = 0.6  # spread of the logit of a site's rate around the truth, seen on simulated sites
 LIKELIEST = 50  # other classes of a sample that count in pairs
 # Entries (samples x classes) to which the noise model is fitted again and again. With a part of the
 # samples it strays more than with all of them, so the intervals of a large site are too wide.
@@ -64,7 +72,7 @@ def _rates(evidence: Evidence, scores: Scores, rng: torch.Generator) -> Tensor:
     given = evidence.given[rows]
     refitted = torch.tensor([_refit(views, given, rng) for _ in range(TIMES)], dtype=torch.float64)
     logits = torch.logit(refitted, eps=LEAST)
-    chance = logits - logits.median()
+    chance = HALF * (logits - logits.median())  # as far as the scores believe it
     misfit = MISFIT * torch.randn(TIMES, generator=rng, dtype=torch.float64)
     return torch.sigmoid(torch.logit(scores.wrong.double().mean(), eps=LEAST) + chance + misfit)
 
@@ -72,8 +80,7 @@ def _rates(evidence: Evidence, scores: Scores, rng: torch.Generator) -> Tensor:
 def _refit(views: Tensor, given: Tensor, rng: torch.Generator) -> float:
     shares = _exponential(len(views), rng)
     q = (shares[:, None, None] * views).sum(0) / shares.sum()
-    fitted = noise_model.fit(q, given, weights=_exponential(len(given), rng))
-    return float(fitted.wrong(given).mean())
+    return rate_by_federation(q, given, weights=_exponential(len(given), rng))
 
 
 def _exponential(n: int, rng: torch.Generator) -> Tensor:

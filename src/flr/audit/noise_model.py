@@ -1,13 +1,15 @@
 """A site's own way of being wrong: how often, and which classes are given for which.
 
 The views say what the true class z of sample i may be, q_i(z); its label y is then drawn by
-T[z, y]. T is not known and a site has few samples, so each of its rows has a Dirichlet prior around
-1 - eps on the diagonal and eps / (C - 1) elsewhere, and eps is estimated with it.
+T[z, y]. T is not known and a site has few samples, so there are two models of it.
+
+`one_rate`: every class is taken for every other alike, T = 1 - eps on the diagonal and
+eps / (C - 1) elsewhere. One number is learned, which is what a weak model allows.
+`by_rule`: each row of T has a Dirichlet prior around that, and is learned. It is for classes that
+are swapped by rule; a weak model's own confusions would be taken for the site's.
+
 Each sample is judged by what the *other* samples say of T (collapsed variational Bayes, Asuncion
 et al., UAI 2009, their CVB0): a lone mistake must not vouch for itself.
-
-A weak model has confusions of its own, and a free T would take them for the site's. So the prior is
-strong, unless a free T explains the labels far better (classes swapped by rule, for instance).
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-STRONG, FREE = 100.0, 3.0  # samples that the prior of a row of T counts for
-FAR_BETTER = 0.1  # nats per label; a weak model's own confusions gain about 0.04
-MOST_CLASSES = 200  # above it one eps is shared by all classes: C x C numbers cannot be learned
+STRENGTH = 3.0  # samples that the prior of a row of T counts for
+MOST_CLASSES = 200  # above it C x C numbers cannot be learned
 STEPS = 15
 _FEW_WRONG = (1.0, 4.0)  # what eps starts from: as if one of five labels had been wrong
 UNKNOWN = _FEW_WRONG[0] / sum(_FEW_WRONG)
@@ -30,7 +31,7 @@ _LEAST = 1e-12
 class Fitted:
     """`posterior`: the true class of each sample, n x classes; `confusion`: C x C counts.
 
-    The rows of `confusion` are true classes, its columns given ones; None where there are too many.
+    The rows of `confusion` are true classes, its columns given ones; None where it was not learned.
     """
 
     posterior: Tensor
@@ -43,38 +44,29 @@ class Fitted:
         return (1 - self.posterior.gather(1, given[:, None])[:, 0]).clamp(0, 1)
 
 
-def fit(q: Tensor, given: Tensor, *, weights: Tensor | None = None) -> Fitted:
-    """Estimates T from a site's own labels; `weights` make some samples count more (bootstrap)."""
+def by_rule(q: Tensor, given: Tensor) -> Fitted:
+    """Learns which classes are given for which, from a site's own labels."""
     q = q.double()
-    weights = torch.ones(len(q), dtype=torch.float64) if weights is None else weights.double()
-    if q.shape[1] == 1:
-        return Fitted(torch.ones_like(q), 0.0, None, 0.0)
-    if q.shape[1] > MOST_CLASSES:
-        return _fit_shared(q, given, weights)
-    strong, free = (_fit_matrix(q, given, weights, prior) for prior in (STRONG, FREE))
-    return free if free.fits > strong.fits + FAR_BETTER else strong
-
-
-def _fit_matrix(q: Tensor, given: Tensor, weights: Tensor, strength: float) -> Fitted:
     classes, eps = q.shape[1], UNKNOWN
     counts = torch.zeros(classes, classes, dtype=torch.float64)  # true x given
     own = torch.zeros_like(q)  # what each sample has added to its column of counts
     for _ in range(STEPS):
-        prior = strength * _even(eps, classes)
+        prior = STRENGTH * _even(eps, classes)
         of_label = (prior + counts).T[given] - own
         of_class = (prior.sum(1) + counts.sum(1))[None] - own
         joint = q * (of_label / of_class).clamp(min=_LEAST)
         likelihood = joint.sum(1, keepdim=True)
-        posterior = joint / likelihood
-        own = weights[:, None] * posterior
+        own = posterior = joint / likelihood
         counts = torch.zeros_like(counts).index_add_(0, given, own).T
         eps = _rate(counts.sum() - counts.diagonal().sum(), counts.sum())
-    fits = (weights * likelihood[:, 0].log()).sum() / weights.sum()
-    return Fitted(posterior, eps, counts, float(fits))
+    return Fitted(posterior, eps, counts, float(likelihood.log().mean()))
 
 
-def _fit_shared(q: Tensor, given: Tensor, weights: Tensor) -> Fitted:
-    right, others = q.gather(1, given[:, None]), q.shape[1] - 1
+def one_rate(q: Tensor, given: Tensor, *, weights: Tensor | None = None) -> Fitted:
+    """Learns how often labels are wrong; `weights` make some samples count more (bootstrap)."""
+    q = q.double()
+    weights = torch.ones(len(q), dtype=torch.float64) if weights is None else weights.double()
+    right, others = q.gather(1, given[:, None]), max(q.shape[1] - 1, 1)
     eps = UNKNOWN
     for _ in range(STEPS):
         wrong = (1 - right) * eps / others

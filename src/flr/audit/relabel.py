@@ -52,8 +52,13 @@ def relabel(labels: Path, corrections: Path, out: Path) -> Relabelled:
             )
     table, decided = read_labels(labels), read_corrections(corrections)
     _refuse(table, decided, corrections)
-    after = {one.name: one.label for one in decided if one.decision == "accept"}
     names, before = table.column("name"), table.column("label")
+    known = set(before)
+    after = {
+        one.name: one.label if one.label in known else one.label.strip()  # as labels are read
+        for one in decided
+        if one.decision == "accept"
+    }
     cells = [after.get(name, label) for name, label in zip(names, before, strict=True)]
     present = dict(zip(names, before, strict=True))
     rows = [
@@ -69,7 +74,7 @@ def relabel(labels: Path, corrections: Path, out: Path) -> Relabelled:
         rows=len(cells),
         decisions={decision: counts[decision] for decision in DECISIONS},
         changed=sum(a != b for a, b in zip(cells, before, strict=True)),
-        new_labels=tuple(sorted(set(after.values()) - {label.strip() for label in before})),
+        new_labels=tuple(sorted(set(after.values()) - known - {label.strip() for label in known})),
         path=out,
         log=log,
     )
@@ -80,7 +85,7 @@ def read_corrections(path: Path) -> list[Correction]:
     table = read_table(path, "a table of corrections", CORRECTIONS)
     columns = zip(*(table.column(name) for name in CORRECTIONS), strict=True)
     return [
-        Correction(line, name, given, decision.strip().lower(), label.strip(), audit.strip())
+        Correction(line, name, given, decision.strip().lower(), label, audit.strip())
         for line, (name, given, decision, label, audit) in zip(table.lines, columns, strict=True)
     ]
 
@@ -122,7 +127,7 @@ def _problems(table: Table, decided: list[Correction]) -> Iterator[str]:
         first.setdefault(one.name, one.line)
         if one.decision not in DECISIONS:
             yield f"{at} the decision is {shown(one.decision)}, not {', '.join(DECISIONS)}"
-        elif one.decision == "accept" and not one.label:
+        elif one.decision == "accept" and not one.label.strip():
             yield f"{at} accept needs the new label"
-        elif one.decision != "accept" and one.label:
+        elif one.decision != "accept" and one.label.strip():
             yield f"{at} {one.decision} with the label {shown(one.label)}: which is meant?"
