@@ -5,8 +5,9 @@
     python docs/results/audit_comparison.py --write          # audit.md again, from the cells alone
 
 A cell is one row (kind of noise) with one seed: six trained federations, scored against the truth.
-Nothing but this report sees the truth, and no setting was chosen with it. To score again what was
-trained, delete the cell and keep the run folders.
+The truth is seen by this report alone; the scorer's constants were chosen with seed 0, which has
+the same images and human labels (docs/explanation/label-audit.md). To score again what was trained,
+delete the cell and keep the run folders.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from toys import ROUNDS, train
 
 import flr
 from flr import arrays, config
-from flr.client.memory import LabelMixture
+from flr.client.memory import FirstLooks, LabelMixture
+from flr.client.tables import Form
 from flr.errors import ConfigError
 from flr.methods.fedcorr import FedCorr
 from flr.methods.flr import FLR
@@ -66,8 +67,9 @@ def forwarded() -> Iterator[list[int]]:
     ids=str,
 )
 def test_what_it_costs_beside_fedavg_in_samples_forwarded(options, passes, tmp_path):
+    """In a round that has the term; in a warm-up nobody predicts (below)."""
     totals = []
-    for name in ("fedavg", variant(**options)):
+    for name in ("fedavg", variant(warmup="schedule", **options)):
         with forwarded() as counts:
             run = train(name, tmp_path / str(len(totals)), train={"epochs": EPOCHS})
         totals.append(sum(counts))
@@ -85,6 +87,28 @@ def test_in_one_epoch_both_versions_are_the_same(beside, tmp_path):
         for name in ("batch", "round")
     )
     assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_first_looks_ask_the_network_once_for_each_sample():
+    asked = []
+
+    class Doubling(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            asked.append(len(x))
+            return 2 * x
+
+    looks = FirstLooks(4, 3, Form(torch.float16), torch.device("cpu"))
+    first, second, third = (torch.rand(n, 3) for n in (3, 3, 4))
+    index = torch.tensor([2, 0, 2])  # a sample twice: both rows are of this visit
+    assert torch.equal(looks.predictions(Doubling(), first, index), (2 * first).softmax(1))
+    found = looks.predictions(Doubling(), second, torch.tensor([0, 1, 2]))
+    assert torch.equal(found[1], (2 * second[1]).softmax(0))  # as it is, not as it is stored
+    torch.testing.assert_close(found[0], (2 * first[1]).softmax(0), atol=1e-3, rtol=0)
+    last = looks.predictions(Doubling(), third, torch.tensor([3, 2, 1, 0]))
+    assert torch.equal(last[0], (2 * third[0]).softmax(0))
+    torch.testing.assert_close(last[2:], found[[1, 0]], atol=1e-3, rtol=0)
+    looks.predictions(Doubling(), third, torch.tensor([3, 2, 1, 0]))
+    assert asked == [3, 1, 1]
 
 
 @pytest.fixture
@@ -135,7 +159,7 @@ def test_with_augmentation_only_those_of_a_round_stay_the_same(name, same, watch
 
 
 @pytest.mark.parametrize("options", [{"server_predictions": "round"}, SPARSE], ids=str)
-def test_predicting_before_training_leaves_no_trace(options, tmp_path):
+def test_predictions_of_the_server_leave_no_trace(options, tmp_path):
     """BatchNorm's statistics and the modes of its layers are FedAvg's where the term is off."""
     mine = weights(train(variant(lam=0.0, **options), tmp_path / "mine"))
     fedavg = weights(train("fedavg", tmp_path / "fedavg"))

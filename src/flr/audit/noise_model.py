@@ -3,13 +3,12 @@
 The views say what the true class z of sample i may be, q_i(z); its label y is then drawn by
 T[z, y]. T is not known and a site has few samples, so there are two models of it.
 
-`one_rate`: every class is taken for every other alike, T = 1 - eps on the diagonal and
-eps / (C - 1) elsewhere. One number is learned, which is what a weak model allows.
-`by_rule`: each row of T has a Dirichlet prior around that, and is learned. It is for classes that
-are swapped by rule; a weak model's own confusions would be taken for the site's.
-
-Each sample is judged by what the *other* samples say of T (collapsed variational Bayes, Asuncion
-et al., UAI 2009, their CVB0): a lone mistake must not vouch for itself.
+`one_rate`: T = 1 - eps on the diagonal, and what is wrong does not depend on z. One number is
+learned, which is what a weak model allows.
+`by_rule`: each row of T has a Dirichlet prior around even mistakes, and is learned. It is for
+classes that are swapped by rule; a weak model's own confusions would be taken for the site's. Each
+sample is judged by what the *other* samples say of T (collapsed variational Bayes, Asuncion et al.,
+UAI 2009, their CVB0): a lone mistake must not vouch for itself.
 """
 
 from __future__ import annotations
@@ -29,15 +28,10 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """`posterior`: the true class of each sample, n x classes; `confusion`: C x C counts.
-
-    The rows of `confusion` are true classes, its columns given ones; None where it was not learned.
-    """
+    """`posterior`: the true class of each sample, n x classes."""
 
     posterior: Tensor
-    eps: float
-    confusion: Tensor | None
-    fits: float  # mean log-likelihood of a label, by what the others say
+    fits: float  # mean log-likelihood of a label
 
     def wrong(self, given: Tensor) -> Tensor:
         """The probability that each label is wrong, n."""
@@ -59,23 +53,30 @@ def by_rule(q: Tensor, given: Tensor) -> Fitted:
         own = posterior = joint / likelihood
         counts = torch.zeros_like(counts).index_add_(0, given, own).T
         eps = _rate(counts.sum() - counts.diagonal().sum(), counts.sum())
-    return Fitted(posterior, eps, counts, float(likelihood.log().mean()))
+    return Fitted(posterior, float(likelihood.log().mean()))
 
 
-def one_rate(q: Tensor, given: Tensor, *, weights: Tensor | None = None) -> Fitted:
-    """Learns how often labels are wrong; `weights` make some samples count more (bootstrap)."""
+def one_rate(
+    q: Tensor, given: Tensor, *, shares: Tensor | None = None, weights: Tensor | None = None
+) -> Fitted:
+    """Learns how often labels are wrong.
+
+    Wrong labels are drawn evenly from the other classes, or by `shares` of all classes; `weights`
+    make some samples count more (bootstrap).
+    """
     q = q.double()
     weights = torch.ones(len(q), dtype=torch.float64) if weights is None else weights.double()
-    right, others = q.gather(1, given[:, None]), max(q.shape[1] - 1, 1)
+    right = q.gather(1, given[:, None])
+    drawn = 1 / max(q.shape[1] - 1, 1) if shares is None else shares[given][:, None]
     eps = UNKNOWN
     for _ in range(STEPS):
-        wrong = (1 - right) * eps / others
+        wrong = (1 - right) * eps * drawn
         likelihood = (wrong + right * (1 - eps)).clamp(min=_LEAST)
         share = wrong / likelihood  # n x 1
         eps = _rate((weights[:, None] * share).sum(), weights.sum())
     posterior = q * share / (1 - right).clamp(min=_LEAST)
     fits = (weights * likelihood[:, 0].log()).sum() / weights.sum()
-    return Fitted(posterior.scatter(1, given[:, None], 1 - share), eps, None, float(fits))
+    return Fitted(posterior.scatter(1, given[:, None], 1 - share), float(fits))
 
 
 def matched(wrong: Tensor, rate: float) -> Tensor:

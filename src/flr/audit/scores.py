@@ -14,13 +14,15 @@ from flr.audit.evidence import Evidence
 
 VIEWS = ("global", "local", "model")
 FEDERATION = ("global", "model")  # opinions of many sites
-# Chosen on simulated sites of one seed, which no result in the documentation has:
+# Chosen on simulated sites of one seed (docs/explanation/label-audit.md):
 TEMPERATURE = 3.0  # FLR sharpens predictions on purpose
 HALF = 0.5  # how far the site's class shares and rate are believed: labels in question say them
+RAREST = 0.1  # no class is called rarer than this share of the most common one
 OFFSET = 0.7  # added to the log odds of "wrong", as a model so cooled down doubts itself too much
+CANDIDATES = 10  # classes that a sample may have: cooled down, more would drown the opinion
 # How much a rule of swapped classes must explain of what one rate leaves open, and in nats a label;
-# a weak model's own confusions explain up to 0.17.
-FAR_BETTER, LEAST_NATS = 0.18, 0.05
+# a weak model's own confusions explain up to 0.14.
+FAR_BETTER, LEAST_NATS = 0.16, 0.05
 NEARLY_ALL, FEWEST_VOTES = 0.98, 20  # from when on a model that never varies is no accident
 LEAST = 1e-6  # of a probability, before a logarithm
 
@@ -43,44 +45,53 @@ def score(evidence: Evidence) -> Scores:
     q is what the views have in common, times the root of the site's class shares, and eps the rate
     of wrong labels by the views of the federation: the local view has been trained longest on
     these very labels, and repeats more of them. Where swapped classes explain the labels far
-    better, the posterior is that of the rule.
+    better, the posterior is that of the rule; where the model never saw these labels, it needs no
+    cooling, and the posterior is that of one rate.
     """
     given, seen = evidence.given, blend(evidence)
+    sharp = at_home(common(evidence, 1.0), given)
     if len(evidence.classes) == 1:
         return from_posterior(given, torch.ones_like(seen), seen)
-    if (rule := rule_of(evidence)) is not None:
-        return from_posterior(given, rule.posterior, seen)
-    here = at_home(common(evidence, TEMPERATURE), given)
-    if constant_opinion(evidence) is None:
-        rate = rate_by_federation(blend(evidence, FEDERATION), given)
-        right = here.gather(1, given[:, None])[:, 0]
-        odds = torch.logit(1 - right, eps=LEAST**2) + shift(rate, len(evidence.classes))
-        wrong = torch.sigmoid(odds)
+    if constant_opinion(evidence) is not None:
+        even = noise_model.one_rate(sharp, given).wrong(given)
+        wrong = noise_model.matched(even, noise_model.UNKNOWN)
+    elif (rule := rule_of(evidence)) is not None:
+        return from_posterior(given, rule.posterior, seen, wrong=rule.wrong(given))
+    elif not evidence.trained:
+        wrong = noise_model.one_rate(sharp, given).wrong(given)
     else:
-        even = noise_model.one_rate(here, given)
-        wrong = noise_model.matched(even.wrong(given), noise_model.UNKNOWN)
-    return from_posterior(given, _with_wrong(here, given, wrong), seen)
+        wrong = torch.sigmoid(_log_odds(evidence))
+    return from_posterior(given, _with_wrong(sharp, given, wrong), seen, wrong=wrong)
+
+
+def _log_odds(evidence: Evidence) -> Tensor:
+    given = evidence.given
+    rate = rate_by_federation(blend(evidence, FEDERATION), given)
+    right = at_home(common(evidence, TEMPERATURE), given).gather(1, given[:, None])[:, 0]
+    of_rate = torch.logit(torch.tensor(rate, dtype=torch.float64), eps=LEAST)
+    others = min(len(evidence.classes), CANDIDATES) - 1
+    return torch.logit(1 - right, eps=LEAST**2) + HALF * of_rate - math.log(others) + OFFSET
 
 
 def rule_of(evidence: Evidence) -> noise_model.Fitted | None:
-    """Which classes are given for which, if that explains the labels far better than one rate."""
-    if len(evidence.classes) > noise_model.MOST_CLASSES or constant_opinion(evidence) is not None:
+    """Which classes are given for which, if that explains the labels far better than one rate.
+
+    One rate may draw its wrong labels as often as the site gives them, so that a rule has to
+    explain more than that: "everything is given as class 3" is none.
+    """
+    if len(evidence.classes) > noise_model.MOST_CLASSES:
         return None
     given, together = evidence.given, common(evidence, 1.0)
-    even = noise_model.one_rate(at_home(together, given), given)
+    shares = shares_of(given, len(evidence.classes))
+    even = noise_model.one_rate(at_home(together, given), given, shares=shares)
     rule = noise_model.by_rule(together, given)
     return rule if rule.fits - even.fits > max(-FAR_BETTER * even.fits, LEAST_NATS) else None
 
 
 def rate_by_federation(q: Tensor, given: Tensor, *, weights: Tensor | None = None) -> float:
     """The share of wrong labels as the views of the federation have it."""
-    return float(noise_model.one_rate(q, given, weights=weights).wrong(given).mean())
-
-
-def shift(rate: float, classes: int) -> float:
-    """What a rate of wrong labels adds to the log odds of every sample."""
-    odds = float(torch.logit(torch.tensor(rate, dtype=torch.float64), eps=LEAST))
-    return HALF * odds - math.log(classes - 1) + OFFSET
+    wrong = noise_model.one_rate(q, given, weights=weights).wrong(given)
+    return float(wrong.mean() if weights is None else (weights * wrong).sum() / weights.sum())
 
 
 def blend(evidence: Evidence, among: Sequence[str] = VIEWS, shares: Sequence[float] = ()) -> Tensor:
@@ -110,28 +121,40 @@ def constant_opinion(evidence: Evidence) -> int | None:
 
 
 def common(evidence: Evidence, temperature: float) -> Tensor:
-    """What the views have in common: their geometric mean, to the power of 1 / temperature."""
+    """What the views have in common: their geometric mean, to the power of 1 / temperature.
+
+    Of many classes, the given one and the likeliest others are left.
+    """
     model = evidence.views["model"].double().clamp(min=LEAST).log()
     total, known = model.clone(), evidence.tables[:, None]
     tables = [view for name, view in evidence.views.items() if name != "model"]
     for view in tables:
         total += torch.where(known, view.double().clamp(min=LEAST).log(), model)
+    if total.shape[1] > CANDIDATES:
+        first = total.scatter(1, evidence.given[:, None], 1.0)  # logarithms are not above 0
+        kept = torch.zeros_like(total, dtype=torch.bool)
+        kept.scatter_(1, first.topk(CANDIDATES).indices, True)
+        total = total.masked_fill(~kept, -torch.inf)
     return (total / (1 + len(tables)) / temperature).softmax(1)
 
 
 def at_home(q: Tensor, given: Tensor) -> Tensor:
-    """q times the root of the class shares at this site: what is rarely given is rarely true.
-
-    The shares are drawn to even ones as far as chance alone can explain them (James and Stein).
-    """
-    n, classes = q.shape
-    shares = given.bincount(minlength=classes).double() / n
-    even = torch.full_like(shares, 1 / classes)
-    chance, spread = (shares * (1 - shares)).sum() / n, (shares - even).square().sum()
-    by_chance = (chance / spread.clamp(min=LEAST)).clamp(max=1)
-    drawn = by_chance * even + (1 - by_chance) * shares
-    joint = q * drawn.clamp(min=LEAST).pow(HALF)
+    """q times the root of the class shares at this site: what is rarely given is rarely true."""
+    joint = q * shares_of(given, q.shape[1]).pow(HALF)
     return joint / joint.sum(1, keepdim=True)
+
+
+def shares_of(given: Tensor, classes: int) -> Tensor:
+    """How often the site gives each class, sum 1.
+
+    Drawn to even shares as far as chance alone can explain them (James and Stein).
+    """
+    shares = given.bincount(minlength=classes).double() / len(given)
+    spread = (shares - 1 / classes).square().sum()
+    by_chance = ((1 - 1 / classes) / len(given) / spread.clamp(min=LEAST)).clamp(max=1)
+    drawn = by_chance / classes + (1 - by_chance) * shares
+    drawn = drawn.clamp(min=RAREST * float(drawn.max()))
+    return drawn / drawn.sum()
 
 
 def _with_wrong(q: Tensor, given: Tensor, wrong: Tensor) -> Tensor:
@@ -151,13 +174,10 @@ def from_posterior(
     suggest: the suggestion is the given label, with confidence 0.
     """
     own, posterior = given[:, None], posterior.float()
+    if wrong is None:
+        wrong = (1 - posterior.gather(1, own)[:, 0]).clamp(0, 1)
     others = posterior.scatter(1, own, -1.0)
     best = others.argmax(1) if posterior.shape[1] > 1 else given
     margin = blend.gather(1, best[:, None]) - blend.gather(1, own)
-    return Scores(
-        wrong=(1 - posterior.gather(1, own)[:, 0]).clamp(0, 1) if wrong is None else wrong,
-        suggested=best,
-        confidence=others.gather(1, best[:, None])[:, 0].clamp(0, 1),
-        posterior=posterior,
-        margin=margin[:, 0],
-    )
+    confidence = others.gather(1, best[:, None])[:, 0].clamp(min=0).minimum(wrong.float())
+    return Scores(wrong.float(), best, confidence, posterior, margin[:, 0])

@@ -102,8 +102,8 @@ def unchecked(evidence: Evidence, more: int) -> tuple[str, ...]:
         )
     if len(evidence.classes) > noise_model.MOST_CLASSES:
         said.append(
-            f"With {len(evidence.classes):,} classes, it was not learned which classes are taken "
-            "for which: one rate of wrong labels was assumed for all."
+            f"With {len(evidence.classes):,} classes, it was not checked whether some are taken "
+            "for others by rule."
         )
     if more:
         said.append(f"{more:,} more labels are probably wrong than the list holds.")

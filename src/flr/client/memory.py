@@ -120,20 +120,25 @@ class FirstLooks:
     def __init__(self, samples: int, classes: int, form: Form, device: torch.device) -> None:
         self.table = Table(samples, classes, form).to(device)
         self.new = torch.ones(samples, dtype=torch.bool, device=device)
-        self.left = samples
+        self.any_new = True  # known without a look at the device
 
     @torch.no_grad()
     def predictions(self, network: nn.Module, x: Tensor, index: Tensor) -> Tensor:
         """Of the samples `index`, as augmented in `x` where this is their first visit."""
-        if self.left:
-            rows = self.new[index].nonzero()[:, 0]
-            first = index[rows]
-            if len(rows):
-                shown = x if len(rows) == len(x) else x[rows]
-                self.table[first] = network(shown).softmax(1)
-                self.new[first] = False
-                self.left -= len(rows)
-        return self.table[index]
+        if not self.any_new:
+            return self.table[index]
+        new = self.new[index]
+        if not new.any():
+            return self.table[index]
+        fresh: Tensor = network(x if new.all() else x[new]).softmax(1)
+        self.table[index[new]] = fresh
+        self.new[index] = False
+        self.any_new = bool(self.new.any())
+        if new.all():
+            return fresh
+        found = self.table[index].to(fresh.dtype)
+        found[new] = fresh
+        return found
 
 
 @contextmanager
