@@ -1,4 +1,4 @@
-"""Where the recorded goldens are, and the rule that CI skips nothing without a listed reason."""
+"""The command line as a shell sees it, recorded goldens, and no skip in CI without a reason."""
 
 from __future__ import annotations
 
@@ -7,13 +7,49 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
 
+from flr.cli.main import main
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a shell sees."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def message(self) -> str:
+        """Standard error on one line, whatever the width of the terminal."""
+        return " ".join(self.err.split())
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys) -> Callable[..., Result]:
+    """`cli("run", "x.toml")`: the command line in this process, on a terminal of 80 columns."""
+
+    def call(*args: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["flr", *map(str, args)])
+        monkeypatch.setenv("COLUMNS", "80")
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        seen = capsys.readouterr()
+        return Result(code, seen.out, seen.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")

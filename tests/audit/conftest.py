@@ -1,12 +1,10 @@
-"""A browser for the pages, audits to show in it, and the command line."""
+"""A browser for the pages, and audits to show in it."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from typing import Any
 import pytest
 
 from flr.audit.findings import Audit, ClassRate, Pair, Rate, Suspect
-from flr.cli.main import main
 
 CLASSES = ("cat", "dog", "frog", "horse")
 
@@ -98,35 +95,3 @@ def browser(downloads: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     window = selenium.Chrome(options, selenium.ChromeService(driver))
     yield window
     window.quit()
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a shell sees; `message` is standard error on one line, whatever the width."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def message(self) -> str:
-        return " ".join(self.err.split())
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """`cli("audit", "r")` in this process, on a terminal of 80 columns."""
-
-    def call(*args: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["flr", *map(str, args)])
-        monkeypatch.setenv("COLUMNS", "80")
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        seen = capsys.readouterr()
-        return Result(code, seen.out, seen.err)
-
-    return call
