@@ -22,7 +22,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from methods_on_digits import NOISES, SETTING, parts, train
+from methods_on_digits import NOISES, SCHEDULE, SETTING, parts, train
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -50,10 +50,10 @@ VARIANTS: dict[str, list[Any]] = {  # each turns off what a row is explained by
     "em, lam = 1": [{"name": "em", "lam": 1.0}],
     "feddyn, alpha = 0.1": [{"name": "feddyn", "alpha": 0.1}],
     "flr+, CE warm-up": parts("flr+-ce"),
-    "flr+, lam = 2": [{"name": "fedcorr", "inner": {"name": "flr", "lam": 2.0}}],
+    "flr+, lam = 2": [{"name": "fedcorr", "inner": SCHEDULE | {"lam": 2.0}}],
     "flr~gce, CE warm-up": [{"name": "flr", "warmup": "ce"}, "gce"],
-    "flr~gce, lam = 0.5": [{"name": "flr", "lam": 0.5}, "gce"],
-    "flr~gce, lam = 0.1": [{"name": "flr", "lam": 0.1}, "gce"],
+    "flr~gce, lam = 0.5": [SCHEDULE | {"lam": 0.5}, "gce"],
+    "flr~gce, lam = 0.1": [SCHEDULE | {"lam": 0.1}, "gce"],
     "gce, no pruning": [{"name": "gce", "truncate": False}],
     "gce, q = 0.3": [{"name": "gce", "q": 0.3}],
     "slr, CE warm-up": [{"name": "slr", "warmup": "ce"}],

@@ -4,7 +4,8 @@
     flr compare runs/digits/symmetric/fedavg-? runs/digits/symmetric/* --markdown
     flr compare runs/digits/asymmetric/fedavg-? runs/digits/asymmetric/* --markdown
 
-One setting for all, chosen on FedAvg alone (the demo's, shorter); every method with its defaults.
+One setting for all, chosen on FedAvg alone (the demo's, shorter); every method with its defaults,
+as they were then.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ SETTING: dict[str, Any] = {
     "partition": {"kind": "iid", "clients": 20},
     "train": {"participation": 0.25, "epochs": 5, "batch": 10, "lr": 0.1, "momentum": 0.5},
     "eval": {"every": 5, "memorization_every": 10},
+}
+KIN = ("er", "flr", "local", "slr")
+SCHEDULE: dict[str, Any] = {"name": "flr", "warmup": "schedule"}
+THEN: dict[str, dict[str, Any]] = {  # the default of `warmup` has become "ce" since
+    **{name: SCHEDULE | {"name": name} for name in KIN},
+    "flr+": {"name": "fedcorr", "inner": SCHEDULE | {"lam": 3.0}},
 }
 STACKS = [["flr", other] for other in ("mixup", "fedprox", "feddyn", "gce", "ls")]
 VARIANTS: dict[str, list[Any]] = {  # other readings of what has a row of its own
@@ -59,7 +66,7 @@ def others() -> list[str]:
 
 def parts(method: str) -> list[Any]:
     """The methods of a stack, as a config has them."""
-    return VARIANTS.get(method, method.split("~"))
+    return VARIANTS.get(method, [THEN.get(name, name) for name in method.split("~")])
 
 
 def train(

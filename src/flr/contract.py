@@ -56,7 +56,7 @@ class Declared:
     shape: tuple[int | str, ...]
     what: str
     dtype: torch.dtype = torch.float32
-    when: str = ""  # in which messages, in words ("after the warm-up"); empty: in every one
+    when: str = ""  # in which messages or states, in words ("after the warm-up"); empty: in all
 
     def size(self, words: Mapping[str, int]) -> tuple[int, ...]:
         """The shape in numbers, given what the words mean at a site."""

@@ -26,6 +26,7 @@ from flr.data.dataset import SiteTable
 CLIENTS, SAMPLES, EPOCHS, BATCH = 3, 20, 2, 10
 STEPS = CLIENTS * EPOCHS * SAMPLES // BATCH
 MLP = {"name": "mlp", "hidden": 64}
+FLR = {"name": "flr", "warmup": "schedule"}  # its term in every round
 WRITES = os.O_WRONLY | os.O_RDWR
 
 _opened: list[Callable[[str, bool], None]] = []  # an audit hook cannot be taken out again
@@ -88,7 +89,7 @@ def data(tmp_path) -> Path:
     return tmp_path / "data.npz"
 
 
-def a_round_of(method: str, workers: int, data: Path, tally: Counter) -> Counter:
+def a_round_of(method: str | dict[str, str], workers: int, data: Path, tally: Counter) -> Counter:
     """What two rounds more have added, halved: start and end of a run drop out."""
     seen = []
     for rounds in (3, 5):
@@ -133,15 +134,15 @@ def test_flr_in_one_process(data, tally):
     expected = ALONE | {"no_grad": STEPS, "deep copies": CLIENTS}
     expected |= {"states read": CLIENTS, "states written": CLIENTS}
     expected |= {"files written": RECORDS["files written"] + CLIENTS}
-    assert a_round_of("flr", 1, data, tally) == expected
+    assert a_round_of(FLR, 1, data, tally) == expected
 
 
-@pytest.mark.parametrize("method", ["fedavg", "flr"])
+@pytest.mark.parametrize("method", ["fedavg", FLR], ids=["fedavg", "flr"])
 def test_two_workers(method, data, tally):
     """Nothing is built or read again, and no more is sent than the weights, once each way."""
     found = a_round_of(method, 2, data, tally)
     sent = found.pop("bytes")
-    looks = {"no_grad": STEPS} if method == "flr" else {}
+    looks = {"no_grad": STEPS} if method == FLR else {}
     expected = TRAINING | RECORDS | looks | {"messages": 2 * CLIENTS}
     assert found == expected
     model = models.build(

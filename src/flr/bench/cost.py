@@ -17,7 +17,9 @@ def players() -> list[Engine]:
     """FedAvg, FLR in both forms, and the units of both."""
     found = [own(1, name=FEDAVG)]
     for predictions, each in FORWARDS.items():
-        method = json.dumps({"name": "flr", "server_predictions": predictions})
+        # with the term in every round: rounds of a warm-up cost what FedAvg's do
+        options = {"warmup": "schedule", "server_predictions": predictions}
+        method = json.dumps({"name": "flr", **options})
         found.append(own(1, "--method", method, name=f"flr, {predictions}"))
         found.append(plain(f"forwards, {each}", "--threads", "1", "--forwards", each))
     return found

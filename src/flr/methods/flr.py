@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import torch
@@ -90,12 +90,14 @@ def flr_gradient(p: Tensor, y: Tensor, t: Tensor, lam: float) -> Tensor:
     return p - y + lam * p * (inner - t) / (1 - inner)
 
 
-def _kept(form: Form) -> tuple[Declared, ...]:
-    return (
+def _kept(form: Form, warmup: str) -> tuple[Declared, ...]:
+    tables = (
         *form.declared("flr.{net}.s", "running average of the global model's predictions"),
         *form.declared("flr.{net}.m", "running average of the local model's predictions"),
         Declared("flr.{net}.seen", ("samples",), "which samples were visited", torch.bool),
     )
+    when = "after the warm-up" if warmup == "ce" else ""
+    return tuple(replace(table, when=when) for table in tables)
 
 
 @register(
@@ -136,8 +138,9 @@ class FLR(Method):
     table_dtype = "float16" halves them, and top_k keeps the k largest entries of a row (all, where
     there are fewer classes) while its other classes share the rest evenly.
     Leaves the site: weights and the number of samples; the tables stay.
-    Readings: warmup = "schedule" has the term from round 0 on; "ce" (Algorithm 1) trains by CE
-    alone until R_w and leaves the tables untouched. linear = false keeps alpha constant.
+    Readings: warmup = "ce" (Algorithm 1) trains by CE alone until R_w and leaves the tables
+    untouched; "schedule" has the term from round 0 on, where lam > 2 can end in a single class.
+    linear = false keeps alpha constant.
     warmup_rounds defaults to min(50, R/6). The global model predicts in eval mode, on the same
     augmented batch; server_predictions = "round" has it predict at a sample's first visit of a
     round only, and reuses that in later epochs. No authors' code is public.
@@ -148,7 +151,7 @@ class FLR(Method):
     beta: Annotated[float, Ge(0), Le(1)] = 0.7
     gamma: Annotated[float, Ge(0), Le(1)] = 0.5
     linear: bool = True
-    warmup: Literal["schedule", "ce"] = "schedule"
+    warmup: Literal["ce", "schedule"] = "ce"
     warmup_rounds: Annotated[int, Ge(0)] | None = None
     clamp: Annotated[float, Ge(0), Le(0.1)] = 1e-4
     server_predictions: Literal["batch", "round"] = "batch"
@@ -156,11 +159,11 @@ class FLR(Method):
     top_k: Annotated[int, Ge(1)] | None = None
 
     approach = ("loss",)
-    keeps = _kept(Form())
+    keeps = _kept(Form(), warmup)
 
     def __post_init__(self) -> None:
         # These are class variables of a method, but here they depend on the options.
-        object.__setattr__(self, "keeps", _kept(self.form))
+        object.__setattr__(self, "keeps", _kept(self.form, self.warmup))
         object.__setattr__(self, "cost", Method.cost + self._extra_cost())
 
     @property
