@@ -85,11 +85,20 @@ def test_mistakes_have_one_clear_message(words, code, part, cli, tmp_path, monke
     assert sorted(tmp_path.rglob("*")) == before
 
 
+# A shell that starts the tests in the background has them, and what they start, ignore Ctrl-C.
+HEARS_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from flr.cli.main import main
+main()
+"""
+
+
 def in_place(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     """`flr flower up`, with all that it makes and starts marked by the folder."""
     (tmp_path / "tmp").mkdir()
     return subprocess.Popen(
-        [sys.executable, "-m", "flr.cli.main", "flower", "up", *words],
+        [sys.executable, "-c", HEARS_CTRL_C, "flower", "up", *words],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
