@@ -35,7 +35,7 @@ SETTING: dict[str, Any] = {
     "partition": {"kind": "iid"},
     "seed": SEED,
     "eval": {"every": 50, "memorization_every": 0},
-    "workers": 2,
+    "workers": 1,
 }
 NOISES: dict[str, dict[str, Any]] = {  # (rho, tau) as in the paper's tables
     "symmetric": {"kind": "symmetric", "clients": 0.8, "floor": 0.0},
@@ -44,25 +44,48 @@ NOISES: dict[str, dict[str, Any]] = {  # (rho, tau) as in the paper's tables
 TRIED: dict[str, list[dict[str, Any]]] = {  # what the preset has not said otherwise
     "fedavg": [{}],
     "flr": [{"warmup": warmup, "lam": lam} for warmup in ("ce", "schedule") for lam in (2.0, 3.0)],
+    "elr": [{"lam": lam} for lam in (4.0, 2.0, 1.0)],
+    "em": [{"lam": lam} for lam in (4.0, 1.0, 0.25)],
+    "er": [{"lam": lam} for lam in (2.0, 1.0, 0.5)],
+    "nls": [{"name": "ls", "epsilon": epsilon} for epsilon in (-0.05, -0.2)],
+    "ls": [{"epsilon": epsilon} for epsilon in (0.1, 0.2)],
+    "ts": [{"factor": factor, "mode": "sharpen"} for factor in (4.0, 2.0)],
+    "gce": [{"q": q} for q in (0.7, 0.3)],
+    "fedcorr": [{"iterations": iterations} for iterations in (5, 3)],
+    "flr+": [{"name": "fedcorr", "inner": {"name": "flr", "lam": lam}} for lam in (3.0, 2.0, 1.0)],
+    "fedprox": [{"mu": mu} for mu in (0.001, 0.1)],
+    "slr": [{"lam": lam} for lam in (2.0, 1.0)],
+    "mixup": [{"alpha": alpha} for alpha in (1.0, 0.2)],
+    "feddyn": [{"alpha": alpha} for alpha in (0.01, 0.1)],
+    "coteaching": [{"forget_rate": rate} for rate in ("estimate", 0.2)],
+    "rofl": [{"forget_rate": rate} for rate in ("estimate", 0.2)],
+    "dividemix": [{"lam_u": lam_u} for lam_u in (25.0, 0.0)],
 }
+BOTH = ("fedavg", "flr")  # the others are judged under symmetric noise alone
 
 
 def main() -> None:
     """Does what is not there yet."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/settings"))
+    parser.add_argument("--methods", nargs="*", default=TRIED, help="for two processes")
     parser.add_argument("--write", action="store_true", help="only write the page again")
     asked = parser.parse_args()
-    found: dict[str, dict[str, Any]] = json.loads(FOUND.read_text()) if FOUND.exists() else {}
     for noise in () if asked.write else NOISES:
-        for method, tried in TRIED.items():
-            for options in tried:
+        for method in asked.methods:
+            for options in TRIED[method] if noise == "symmetric" or method in BOTH else ():
                 name = f"{noise}, {described(method, options)}"
-                if name not in found:
-                    found[name] = judged(asked.folder / slug(name), method, options, noise)
-                    write_atomically(FOUND, json.dumps(found, indent=1) + "\n")
-                    print(name, found[name], flush=True)  # noqa: T201 - for whoever watches
-    write_atomically(PAGE, page(found))
+                if name not in known():
+                    found = judged(asked.folder / slug(name), method, options, noise)
+                    write_atomically(FOUND, json.dumps(known() | {name: found}, indent=1) + "\n")
+                    print(name, found, flush=True)  # noqa: T201 - for whoever watches
+    write_atomically(PAGE, page(known()))
+
+
+def known() -> dict[str, dict[str, Any]]:
+    """What was found so far; read anew, as another process may add to it."""
+    found: dict[str, dict[str, Any]] = json.loads(FOUND.read_text()) if FOUND.exists() else {}
+    return found
 
 
 def described(method: str, options: Mapping[str, Any]) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from flr.errors import DataError
+from flr.errors import ConfigError, DataError
 from flr.reproduce import cells, page, runner
 from flr.reproduce.experiment import QUICK, Experiment, merge
 
@@ -128,6 +130,46 @@ def test_a_cell_is_stale_when_its_method_has_changed(workshop):
     written = page.write(again, "flr reproduce toy")
     lines = (written.folder / "table.md").read_text().splitlines()
     assert [line.partition(" |")[0] for line in lines if r"\* |" in line] == ["| FLR"]
+
+
+def test_a_part_may_have_fewer_seeds_and_its_number_says_so(workshop):
+    fewer = toy(settings={"loud": {"trials": 1}}, rows={"fedavg": {"trials": 2}})
+    outcome = runner.perform(fewer, workshop, (5, 6, 7))
+    seeds = {(p.row, p.setting): list(outcome.at(p.row, p.setting)) for p in outcome.cells}
+    assert seeds == {("fedavg", "quiet"): [5, 6], ("fedavg", "loud"): [5], ("flr", "loud"): [5]}
+    text = (page.write(outcome, "flr reproduce toy").folder / "table.md").read_text()
+    assert [text.count(mark) for mark in (r" \[2\] |", r" \[1\] |")] == [1, 2]
+    assert "of so many seeds" in text
+
+
+def test_only_some_are_trained_and_all_that_are_there_are_shown(workshop):
+    assert len(runner.perform(toy(), workshop, (1,), ["quiet"]).cells) == 1
+    outcome = runner.perform(toy(), workshop, (1,), ["flr", "loud"])
+    assert {(p.row, p.setting) for p in outcome.cells} == {("fedavg", "quiet"), ("flr", "loud")}
+    written = page.write(runner.gather(toy(), workshop, (1,)), "flr reproduce toy --no-train")
+    assert [judged.verdict for judged in written.judged] == ["not run"]
+    assert len((written.folder / "runs.csv").read_text().splitlines()) == 3
+    with pytest.raises(ConfigError, match="fedavg, flr, loud, quiet"):
+        runner.perform(toy(), workshop, (1,), ["flrr"])
+
+
+def test_two_processes_share_the_work(workshop):
+    """The other one is at the first cell: this one leaves it, and comes back when it is free."""
+    first = next(iter(runner.missing(toy(), workshop, (1,))))
+    order: list[str] = []
+
+    @contextmanager
+    def watch(label: str, _rounds: int) -> Iterator[None]:
+        order.append(label)
+        if len(order) == 2:
+            theirs.__exit__(None, None, None)
+        yield
+
+    theirs = workshop.claimed(first, 0)
+    assert theirs.__enter__()
+    ours = runner.Workshop(workshop.folder, workers=1, watch=watch)
+    assert len(runner.perform(toy(), ours, (1,)).cells) == 3
+    assert [label.partition("/")[0] for label in order] == ["2", "3", "1"]
 
 
 def test_what_cannot_change_a_result_is_not_in_a_cells_name():

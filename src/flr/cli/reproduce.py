@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +22,7 @@ from flr.simulate import OnRound
 
 if TYPE_CHECKING:
     from flr.reproduce.experiment import Experiment
-    from flr.reproduce.runner import Workshop
+    from flr.reproduce.runner import Outcome, Workshop
 
 console = Console(highlight=False)
 
@@ -47,6 +47,12 @@ def reproduce(
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only say what would be run.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Few rounds, to see it work.")] = False,
+    only: Annotated[
+        str | None, typer.Option(help="Train these rows or columns alone, for instance flr,fedavg.")
+    ] = None,
+    train: Annotated[
+        bool, typer.Option("--train/--no-train", help="Or show what there is, training nothing.")
+    ] = True,
     out: Annotated[Path, typer.Option(help="Folder of cells, tables and pictures.")] = Path(
         "reproduction"
     ),
@@ -69,19 +75,22 @@ def reproduce(
         raise typer.BadParameter("--quick is for --scale laptop; the paper's runs cannot be short")
     above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
     workshop = runner.Workshop(out, above, workers, watched)
+    parts = only.split(",") if only else ()
     for found in experiment.load_all(name, scale.value, quick):
         chosen = found.seeds if seeds is None else numbers(seeds)
         if plan:
-            show_plan(found, workshop, chosen)
+            show_plan(found, workshop, chosen, parts)
+        elif train:
+            make(runner.perform(found, workshop, chosen, parts))
         else:
-            make(found, workshop, chosen)
+            make(runner.gather(found, workshop, chosen))
 
 
-def make(found: Experiment, workshop: Workshop, seeds: tuple[int, ...]) -> None:
-    """Trains what is missing, writes everything and says where it is."""
-    from flr.reproduce import page, runner
+def make(outcome: Outcome) -> None:
+    """Writes everything and says where it is."""
+    from flr.reproduce import page
 
-    outcome = runner.perform(found, workshop, seeds)
+    found = outcome.experiment
     written = page.write(outcome, shlex.join(["flr", *sys.argv[1:]]))
     for judged in written.judged:
         setting = found.settings[judged.setting].title
@@ -138,7 +147,9 @@ def show_list() -> None:
     console.print(table)
 
 
-def show_plan(found: Experiment, workshop: Workshop, seeds: tuple[int, ...]) -> None:
+def show_plan(
+    found: Experiment, workshop: Workshop, seeds: tuple[int, ...], only: Sequence[str]
+) -> None:
     """Runs and hours."""
     from flr.reproduce import cells, estimate, runner
 
@@ -146,14 +157,15 @@ def show_plan(found: Experiment, workshop: Workshop, seeds: tuple[int, ...]) -> 
     for setting in found.settings.values():
         rows = ", ".join(row.title for row in found.rows_in(setting.key))
         console.print(f"  {setting.title}: {rows or 'nothing is trained'}", soft_wrap=True)
-    todo = runner.missing(found, workshop, seeds)
     every = {cells.hash_of(config) for config in runner.plan(found, workshop, seeds).values()}
-    every |= todo.keys()
+    left = runner.missing(found, workshop, seeds)
+    todo = runner.missing(found, workshop, seeds, only) if only else left
     hours = estimate.hours((c for _, c, _ in todo.values()), workshop.folder, workshop.workers)
+    rest = f"{len(todo)} of the rest" if only else "the rest"
     console.print(
-        f"{len(every)} runs with seeds {', '.join(map(str, seeds))}, {len(every) - len(todo)} "
-        f"finished; about {hours:.1f} hours for the rest with {workshop.workers} workers "
-        f"({os.cpu_count()} cores here).",
+        f"{len(every | left.keys())} runs with seeds {', '.join(map(str, seeds))}, "
+        f"{len(every - left.keys())} finished; about {hours:.1f} hours for {rest} with "
+        f"{workshop.workers} workers ({os.cpu_count()} cores here).",
         soft_wrap=True,
     )
     console.print(

@@ -6,7 +6,7 @@ A file in `flr/experiments/` is shaped so::
     shows = "accuracy-table" # how, see shows.py
     preset = "cifar10"       # the settings below all others
     score = "best"           # which accuracy the paper reports: best, last or last10
-    trials = 5               # seeds of the paper
+    trials = 5               # seeds of the paper; three on a laptop unless [laptop] says otherwise
     [settings.KEY]           # columns: a title and sections of a config
     [rows.KEY]               # a title, a method, sections of a config
     [paper.ROW]              # the paper's number for each setting
@@ -34,6 +34,7 @@ from flr.reproduce.claims import Claim
 
 Scale = Literal["laptop", "paper"]
 Models = Literal["drop", "keep", "need"]  # a needed one is trained again if it is not there
+LAPTOP_TRIALS = 3
 
 # a run of seconds that meets every part of the code, FedCorr's stages included; its numbers mean
 # nothing
@@ -43,7 +44,8 @@ QUICK: dict[str, Any] = {
     "train": {"epochs": 1, "batch": 20},
     "eval": {"every": 6, "memorization_every": 12},
 }
-_WORDS = ("title", "only", "ours", "panel", "x")  # of a setting or row; the rest is config
+# of a setting or row; the rest is config
+_WORDS = ("title", "only", "ours", "panel", "x", "trials")
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,10 @@ class Part:
     title: str
     config: Mapping[str, Any]
     only: tuple[str, ...] = ()  # of a row: the settings it is run in; empty means all
-    ours: bool = False  # the paper has no such row
+    ours: bool = False  # the paper has no such row or column
     panel: str = ""  # of a picture with several
     x: str = ""  # where it stands on the axis
+    trials: int | None = None  # run with the first so many seeds alone
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,8 @@ class Experiment:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The default: as many as the paper, or three on a laptop."""
-        if self.quick:
-            return (1,)
-        trials = 3 if self.scale == "laptop" else int(self.document.get("trials", 5))
+        """The default; a part may have fewer."""
+        trials = 1 if self.quick else int(self.document.get("trials", 5))
         return tuple(range(1, trials + 1))
 
     @cached_property
@@ -131,10 +132,11 @@ class Experiment:
 
     def places(self, seeds: tuple[int, ...]) -> Iterator[Place]:
         """All runs, seed after seed, so that an early stop leaves a smaller whole."""
-        for seed in seeds:
-            for setting in self.settings:
-                for row in self.rows_in(setting):
-                    yield Place(row.key, setting, seed)
+        for number, seed in enumerate(seeds):
+            for setting in self.settings.values():
+                for row in self.rows_in(setting.key):
+                    if all(part.trials is None or number < part.trials for part in (row, setting)):
+                        yield Place(row.key, setting.key, seed)
 
     def config(self, place: Place, above: Mapping[str, Any] | None = None) -> Config:
         """The resolved config of a run; `above` wins over everything."""
@@ -182,7 +184,7 @@ def load(name: str, scale: Scale = "laptop", quick: bool = False) -> Experiment:
         raise ConfigError(unknown("experiment", name, names()))
     file = resources.files("flr").joinpath("experiments", f"{name}.toml")
     document = tomllib.loads(file.read_text(encoding="utf-8"))
-    laptop = document.pop("laptop", {})
+    laptop = {"trials": LAPTOP_TRIALS, **document.pop("laptop", {})}
     if scale == "laptop":
         document = merge(document, laptop)
     return Experiment(name, scale, quick, document)

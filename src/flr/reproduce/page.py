@@ -76,7 +76,7 @@ def verdicts(outcome: Outcome) -> list[Judged]:
     def look(row: str, setting: str) -> dict[int, dict[str, object]]:
         return {seed: dict(cell.summary) for seed, cell in outcome.at(row, setting).items()}
 
-    settings = list(experiment.settings)
+    settings = [key for key, setting in experiment.settings.items() if not setting.ours]
     return [found for claim in experiment.claims for found in judge(claim, settings, look)]
 
 

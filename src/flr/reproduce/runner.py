@@ -10,13 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from flr import session
 from flr.arrays import canonical_json, write_atomically
 from flr.assemble import load_scenario
 from flr.config import Config
 from flr.data import sources
 from flr.data.dataset import Dataset
-from flr.errors import FlrError
+from flr.errors import ConfigError, FlrError
+from flr.registry import unknown
 from flr.reproduce import cells
 from flr.reproduce.cells import Cell
 from flr.reproduce.experiment import Experiment, Models, Place, merge
@@ -58,6 +61,22 @@ class Workshop:
         run_folder.rename(done)  # last: until then a stop costs nothing
         shutil.rmtree(done)
         return self.cell(config)
+
+    @contextmanager
+    def claimed(self, name: str, patience: float) -> Iterator[bool]:
+        """Whether a cell is this process's to train, perhaps after some seconds; -1: for ever."""
+        lock = FileLock(self.folder / "runs" / f".lock-{name}")
+        Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=patience)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:  # whoever waits for the file that is gone finds the cell
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
 
     def has(self, config: Config, models: Models = "drop") -> bool:
         """Whether nothing has to be trained."""
@@ -184,14 +203,20 @@ def needed(experiment: Experiment, place: Place, seeds: Sequence[int]) -> Models
 
 
 def missing(
-    experiment: Experiment, workshop: Workshop, seeds: Sequence[int]
+    experiment: Experiment, workshop: Workshop, seeds: Sequence[int], only: Sequence[str] = ()
 ) -> dict[str, tuple[str, Config, Models]]:
     """What has to be trained, by hash: a label, the config, what becomes of the model."""
     configs = plan(experiment, workshop, seeds)
+    keys = [list(experiment.rows), list(experiment.settings)]
+    for name in only:
+        if not any(name in some for some in keys):
+            raise ConfigError(unknown("row or setting", name, [*keys[0], *keys[1]]))
+    chosen = [[key for key in some if key in only] or some for some in keys]
     found: dict[str, tuple[str, Config, Models]] = {}
     for number, (place, config) in enumerate(configs.items(), start=1):
         models = needed(experiment, place, seeds)
-        if not workshop.has(config, models):
+        asked = place.row in chosen[0] and place.setting in chosen[1]
+        if asked and not workshop.has(config, models):
             row, setting = experiment.rows[place.row], experiment.settings[place.setting]
             label = f"{number}/{len(configs)} {row.title}, {setting.title}, seed {place.seed}"
             found[cells.hash_of(config)] = (label, config, models)
@@ -202,14 +227,27 @@ def missing(
     return found
 
 
-def perform(experiment: Experiment, workshop: Workshop, seeds: Sequence[int]) -> Outcome:
-    """Trains what is missing and gathers all cells."""
-    todo = missing(experiment, workshop, seeds)
+def perform(
+    experiment: Experiment, workshop: Workshop, seeds: Sequence[int], only: Sequence[str] = ()
+) -> Outcome:
+    """Trains what is missing and gathers all cells; processes that do the same share the work.
+
+    `only` names rows or settings to be trained.
+    """
+    todo = missing(experiment, workshop, seeds, only)
     check_data(experiment, workshop, [config for _, config, _ in todo.values()])
-    for label, config, models in todo.values():
-        workshop.run(config, label, models)
+    for patience in (0, -1):  # first what nobody else is at; then what is left, once it is free
+        for name, (label, config, models) in todo.items():
+            with workshop.claimed(name, patience) as mine:
+                if mine:
+                    workshop.run(config, label, models)
+    return gather(experiment, workshop, seeds)
+
+
+def gather(experiment: Experiment, workshop: Workshop, seeds: Sequence[int]) -> Outcome:
+    """All cells that are there; nothing is trained."""
     configs = plan(experiment, workshop, seeds)
-    found = {place: workshop.cell(config) for place, config in configs.items()}
+    found = {p: workshop.cell(config) for p, config in configs.items() if workshop.has(config)}
     return Outcome(experiment, tuple(seeds), configs, found, workshop)
 
 

@@ -147,8 +147,10 @@ def name_of(row: Part) -> str:
 
 
 def _mark(outcome: Outcome, row: str, setting: str) -> str:
-    """A star where a method's file has changed since the run."""
-    return "*" if any((p.row, p.setting) == (row, setting) for p in outcome.stale) else ""
+    """A star where a method's file has changed since the run; how many seeds, if not all."""
+    star = "*" if any((p.row, p.setting) == (row, setting) for p in outcome.stale) else ""
+    n = len(outcome.at(row, setting))
+    return star if n in (0, len(outcome.seeds)) else f"{star} [{n}]"
 
 
 def _caption(outcome: Outcome, what: str) -> str:
@@ -162,6 +164,8 @@ def _caption(outcome: Outcome, what: str) -> str:
         text += f" Changed: {outcome.changes}."
     if experiment.caveat:
         text += f" {experiment.caveat}"
+    if any(" [" in _mark(outcome, p.row, p.setting) for p in outcome.cells):
+        text += " [1], [2]: of so many seeds."
     if outcome.stale:
         text += " * The method's file has changed since the run."
     return text
