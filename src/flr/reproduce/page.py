@@ -11,6 +11,7 @@ from flr.report import figures, html
 from flr.reproduce import grids, shows, tables
 from flr.reproduce.cells import revision
 from flr.reproduce.claims import Judged, judge
+from flr.reproduce.orderings import as_grid, orderings
 from flr.reproduce.runner import Outcome
 
 INDEX = "index.html"
@@ -38,6 +39,10 @@ def write(outcome: Outcome, command: str) -> Written:
     if outcome.cells:
         write_atomically(folder / "runs.csv", grids.to_csv(tables.runs(outcome)))
         files.append(folder / "runs.csv")
+    pairs = orderings(outcome)
+    if pairs:
+        write_atomically(folder / "orderings.csv", grids.to_csv(as_grid(pairs)))
+        files.append(folder / "orderings.csv")
     judged = verdicts(outcome)
     html.render(
         folder / INDEX,
@@ -72,12 +77,8 @@ def verdicts(outcome: Outcome) -> list[Judged]:
     experiment = outcome.experiment
     if experiment.quick:
         return []
-
-    def look(row: str, setting: str) -> dict[int, dict[str, object]]:
-        return {seed: dict(cell.summary) for seed, cell in outcome.at(row, setting).items()}
-
     settings = [key for key, setting in experiment.settings.items() if not setting.ours]
-    return [found for claim in experiment.claims for found in judge(claim, settings, look)]
+    return [found for claim in experiment.claims for found in judge(claim, settings, outcome.summaries)]
 
 
 def words(outcome: Outcome, judged: Judged) -> str:

@@ -135,6 +135,10 @@ class Outcome:
         found = {seed: self.cells.get(Place(row, setting, seed)) for seed in self.seeds}
         return {seed: cell for seed, cell in found.items() if cell is not None}
 
+    def summaries(self, row: str, setting: str) -> dict[int, Mapping[str, Any]]:
+        """What claims look at, by seed."""
+        return {seed: cell.summary for seed, cell in self.at(row, setting).items()}
+
     def values(self, row: str, setting: str, *path: str) -> list[float]:
         """A number of the summaries of one place, for each seed that has it."""
         values = []

@@ -1,0 +1,178 @@
+"""Claims that do not compare two rows of a table: within a run, across settings, in ranks.
+
+Each function takes all outcomes and gives lines (where, numbers, verdict), as claims_page.py has
+them for comparisons of two rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flr.report.pairing import Estimate, estimate
+from flr.reproduce.cells import Cell
+from flr.reproduce.claims import Claim, verdict
+from flr.reproduce.runner import Outcome
+
+Outcomes = Mapping[str, Outcome]
+Line = tuple[str, str, str]
+GRADIENT = Path(__file__).parent / "gradient-sign.json"
+MEMORIZED = "noisy_memorized"
+MEMORIZING = "table-memorization"
+ABOUT_ALL = 0.95  # of the wrong labels: "100 %"
+WARMUP = 8  # rounds, of 50: a sixth
+
+
+def server_is_slower(found: Outcomes) -> list[Line]:
+    """FedAvg's clients minus its server, mean over the measured rounds."""
+
+    def lead(cell: Cell) -> float:
+        points = memorized(cell, "client"), memorized(cell, "server")
+        rounds = sorted(points[0].keys() & points[1].keys())
+        return sum(points[0][r] - points[1][r] for r in rounds) / len(rounds)
+
+    words = "FedAvg, memorized: clients minus server, mean over rounds"
+    return over_settings(found[MEMORIZING], "fedavg", lead, words)
+
+
+def clients_memorize_all(found: Outcomes) -> list[Line]:
+    """FedAvg's clients with wrong labels, after the last round, against 95 %."""
+
+    def beyond(cell: Cell) -> float:
+        return last(cell, "client_noisy") - ABOUT_ALL
+
+    words = "FedAvg, memorized by noisy clients at the end, minus 95 %"
+    return over_settings(found[MEMORIZING], "fedavg", beyond, words, ["iid"])
+
+
+def stays_below_ten(found: Outcomes) -> list[Line]:
+    """FLR's highest share over the measured rounds, on both sides, against 10 %."""
+    lines = []
+    for side, who in (("server", "the server"), ("client_noisy", "noisy clients")):
+
+        def below(cell: Cell, side: str = side) -> float:
+            return 0.10 - max(memorized(cell, side).values())
+
+        words = f"FLR, 10 % minus the highest share memorized by {who}"
+        lines += over_settings(found[MEMORIZING], "flr", below, words, ["iid"])
+    return lines
+
+
+def bends_after_warmup(found: Outcomes) -> list[Line]:
+    """Growth for each round before the end of the warm-up minus growth after it."""
+    lines = []
+    for row, which in (("flr", "the term from round 0 on"), ("flr-ce", "CE warm-up")):
+
+        def bend(cell: Cell) -> float:
+            points = memorized(cell, "client_noisy")
+            early, middle, late = 5, 10, 20  # measured every 5 rounds
+            before = (points[middle] - points[early]) / (middle - early)
+            return before - (points[late] - points[middle]) / (late - middle)
+
+        words = f"FLR ({which}), growth of the noisy clients' share for each round: 5-10 less 10-20"
+        lines += over_settings(found[MEMORIZING], row, bend, words, ["iid"])
+    return lines
+
+
+def lead_grows(found: Outcomes) -> list[Line]:
+    """FLR minus FedAvg for alpha_Dir = 1, minus the same for 10, at each noise level."""
+    outcome, lines = found["fig-dirichlet"], []
+    for key, setting in outcome.experiment.settings.items():
+        if not key.startswith("dir1-"):
+            continue
+        leads = [gap(outcome, key), gap(outcome, key.replace("dir1-", "dir10-"))]
+        seeds = sorted(leads[0].keys() & leads[1].keys())
+        difference = estimate(leads[0][seed] - leads[1][seed] for seed in seeds)
+        words = "FLR's lead over FedAvg for alpha = 1 minus that for alpha = 10, best accuracy"
+        lines.append(line(f"fig-dirichlet, (τ, ρ) = {setting.x}", words, difference))
+    return lines
+
+
+def plus_is_best(found: Outcomes) -> list[Line]:
+    """FLR+ minus the best other method of the federation, by seed; without noise the reverse."""
+    lines = []
+    for name, reverse in (("fig-cifar10n", ""), ("table-cifar100", "clean")):
+        outcome = found[name]
+        rivals = [r.key for r in outcome.experiment.rows.values() if r.panel != "centralised"]
+        rivals.remove("flr-plus")
+        for key, setting in outcome.experiment.settings.items():
+            sign = -1 if key == reverse else 1
+            leads = [sign * lead for lead in lead_of("flr-plus", rivals, outcome, key)]
+            words = "FLR+ minus the best of the others, best accuracy"
+            words = "without noise: the best of the others minus FLR+" if sign < 0 else words
+            lines.append(line(f"{name}, {setting.title}", words, estimate(leads)))
+    return lines
+
+
+def term_at_true_class(_found: Outcomes) -> list[Line]:
+    """The term's gradient at the true class of wrongly labelled samples, from gradient_sign.py."""
+    if not GRADIENT.exists():
+        return [("gradient_sign.py", "not run", "not run")]
+    lines = []
+    measured: dict[str, Any] = json.loads(GRADIENT.read_text())
+    for alpha, by_seed in measured["negative_share"].items():
+        if float(alpha) < 0.5:
+            continue
+        words = f"alpha = {alpha}, wrong labels with a negative term at the true class, minus 50 %"
+        lines.append(line("round 8, i.i.d. (0.8, 0.0)", words, estimate(s - 0.5 for s in by_seed)))
+    return lines
+
+
+def memorized(cell: Cell, side: str) -> dict[int, float]:
+    """The memorized share of wrong labels by round, where it was measured."""
+    curve = [entry for entry in cell.curve if "memorization" in entry]
+    points = {entry["round"]: entry["memorization"][side][MEMORIZED] for entry in curve}
+    return {number: value for number, value in points.items() if value is not None}
+
+
+def last(cell: Cell, side: str) -> float:
+    """The share after the last round."""
+    return float(cell.summary["memorization"][side][MEMORIZED])
+
+
+def gap(outcome: Outcome, setting: str) -> dict[int, float]:
+    """FLR minus FedAvg by seed."""
+    ours, theirs = outcome.at("flr", setting), outcome.at("fedavg", setting)
+    return {seed: best(ours[seed]) - best(theirs[seed]) for seed in ours.keys() & theirs.keys()}
+
+
+def lead_of(row: str, rivals: Iterable[str], outcome: Outcome, setting: str) -> list[float]:
+    """A row minus the best of the others that have the same seed."""
+    ours = outcome.at(row, setting)
+    others = [outcome.at(rival, setting) for rival in rivals]
+    leads = []
+    for seed, cell in ours.items():
+        scores = [best(cells[seed]) for cells in others if seed in cells]
+        leads += [best(cell) - max(scores)] if scores else []
+    return leads
+
+
+def best(cell: Cell) -> float:
+    return float(cell.summary["accuracy"]["best"])
+
+
+def over_settings(
+    outcome: Outcome,
+    row: str,
+    value: Callable[[Cell], float],
+    words: str,
+    settings: Iterable[str] = (),
+) -> list[Line]:
+    """A number of each run that the claim wants above 0, for each setting."""
+    lines = []
+    for setting in settings or outcome.experiment.settings:
+        difference = estimate(value(cell) for cell in outcome.at(row, setting).values())
+        where = f"{outcome.experiment.name}, {outcome.experiment.settings[setting].title}"
+        lines.append(line(where, words, difference))
+    return lines
+
+
+def line(where: str, words: str, difference: Estimate) -> Line:
+    """As for a claim that wants a difference above 0."""
+    if difference.mean is None:
+        return where, "not run", "not run"
+    half = "" if difference.half is None else f" ± {100 * difference.half:.1f}"
+    numbers = f"{words}: {100 * difference.mean:+.1f}{half} points, n = {difference.n}"
+    return where, numbers, verdict(Claim("", "", ""), difference)
