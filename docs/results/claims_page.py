@@ -76,6 +76,7 @@ STATED: dict[str, Sequence[tuple[str, str]]] = {
         ("fig-curves", "ELR memorizes more"),
         ("fig-curves", "Mixup memorizes more"),
     ],
+    "FLR's gain comes with more rounds (ours)": [("fig-longer", "After three times")],
     "Higher alpha is better": [("fig-ablation", "Higher α")],
     "Some gamma above 0 is enough": [("fig-ablation", "A γ above 0")],
     "gamma applied too early harms": [("table-choices", "γ from round 0")],

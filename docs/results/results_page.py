@@ -35,6 +35,7 @@ ORDER = (  # as in the paper
     "table-regularizers",
     "fig-curves",
     "table-choices",
+    "fig-longer",
 )
 
 

@@ -95,7 +95,8 @@ def test_paper_scale_has_the_papers_networks_and_the_laptop_a_small_one(name):
 
 @pytest.mark.parametrize("name", [n for n in NAMES if load(n).rows and load(n).settings])
 def test_on_a_laptop_all_federated_rows_have_one_budget(name):
-    rounds = preset(load(name).document["preset"])["rounds"]
+    document = load(name).document
+    rounds = document.get("config", {}).get("rounds", preset(document["preset"])["rounds"])
     federated = [config for config in configs(name).values() if not is_central(config)]
     assert {config.rounds for config in federated} == {rounds}
     assert {(c.data.train, c.data.test) for c in configs(name).values()} == {(5000, 2000)}
