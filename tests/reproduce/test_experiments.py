@@ -27,9 +27,10 @@ SHARED = [
     (("fig-memorization-flr", "fedavg", "iid"), ("table-memorization", "fedavg", "iid")),
     (("fig-tsne", "fedavg", "iid"), ("table-memorization", "fedavg", "iid")),
     (("fig-tsne", "flr", "iid"), ("table-memorization", "flr-ce", "iid")),
-    (("fig-curves", "flr", "noniid"), ("table-memorization", "flr-ce", "noniid")),
+    (("table-choices", "ce", "iid"), ("table-memorization", "flr-ce", "iid")),
+    (("table-choices", "schedule", "iid"), ("table-memorization", "flr", "iid")),
     (("table-regularizers", "ce", "sym-0.0-0.8"), ("table-memorization", "fedavg", "iid")),
-    (("fig-server-aware", "flr", "rho-0.8"), ("table-memorization", "flr-ce", "iid")),
+    (("fig-server-aware", "fedavg", "rho-0.8"), ("table-memorization", "fedavg", "iid")),
     (("fig-server-aware", "flr", "rho-1.0"), ("fig-curves", "flr", "iid")),
     (("fig-server-aware", "fedavg", "rho-0.6"), ("table-regularizers", "ce", "sym-0.0-0.6")),
 ]
