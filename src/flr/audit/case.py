@@ -13,6 +13,7 @@ from flr.audit.findings import Audit, audit, write
 from flr.audit.labels_file import as_csv, write_labels
 from flr.audit.page import write_page
 from flr.audit.pictures import Texts, Thumbnails
+from flr.audit.scores import Scores
 
 PAGE, LABELS, UNCHECKED, SHARE = "audit.html", "labels.csv", "unchecked.csv", "share.json"
 
@@ -37,11 +38,11 @@ class Case:
     left_out: tuple[tuple[str, str], ...] = ()  # samples with the reason
 
 
-def examine(case: Case, folder: Path, scorer: str = "flr") -> Audit:
+def examine(case: Case, folder: Path, scorer: str = "flr", scores: Scores | None = None) -> Audit:
     """Audits, and writes suspects.csv, audit.json and audit.html, and labels.csv where needed."""
     if case.labels is not None:
         write_labels(folder / LABELS, case.labels.names, case.labels.labels)
-    found = audit(case.evidence, scorer=scorer)
+    found = audit(case.evidence, scorer=scorer, scores=scores)
     found = replace(found, unchecked=(*case.notes, *found.unchecked))
     write(found, folder)
     write_page(found, case.pictures, case.features, folder / PAGE)

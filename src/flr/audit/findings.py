@@ -95,16 +95,14 @@ def scores_of(evidence: Evidence, scorer: str = "flr") -> Scores:
     if scorer not in SCORERS:
         raise ConfigError(unknown("scorer", scorer, list(SCORERS)))
     with threads(1):  # many small sums: more threads are slower, and give other last bits
-        return score(evidence) if scorer == "flr" else _cleanlab(evidence)
+        if scorer == "flr":
+            return score(evidence)
+        return cleanlab_scores(evidence.given, blend(evidence))
 
 
-def _cleanlab(evidence: Evidence) -> Scores:
-    return cleanlab_scores(evidence.given, blend(evidence))
-
-
-def audit(evidence: Evidence, *, scorer: str = "flr") -> Audit:
-    """Looks at every label of a site, with "flr" or with "cleanlab" on the same probabilities."""
-    found = scores_of(evidence, scorer)
+def audit(evidence: Evidence, *, scorer: str = "flr", scores: Scores | None = None) -> Audit:
+    """Looks at every label of a site; `scores` are those of `scores_of`, if they are known."""
+    found = scores_of(evidence, scorer) if scores is None else scores
     with threads(1):
         return _audit(evidence, scorer, found)
 

@@ -123,8 +123,8 @@ def audit_run(folder: Path, clients: list[int], every: bool, out: Path, scorer: 
     for client in chosen:
         with console.status(f"Client {client} of {len(run)}"):
             case = run.case(client)
-            found[client] = examine(case, out / str(client), scorer)
             scores[client] = scores_of(case.evidence, scorer)
+            found[client] = examine(case, out / str(client), scorer, scores[client])
     show_clients(found)
     first = chosen[0]
     where = out / (str(first) if len(chosen) == 1 else "CLIENT") / PAGE

@@ -78,7 +78,9 @@ def verdicts(outcome: Outcome) -> list[Judged]:
     if experiment.quick:
         return []
     settings = [key for key, setting in experiment.settings.items() if not setting.ours]
-    return [found for claim in experiment.claims for found in judge(claim, settings, outcome.summaries)]
+    return [
+        found for claim in experiment.claims for found in judge(claim, settings, outcome.summaries)
+    ]
 
 
 def words(outcome: Outcome, judged: Judged) -> str:
