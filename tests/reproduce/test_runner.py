@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 from flr.errors import ConfigError, DataError
 from flr.reproduce import cells, page, runner
 from flr.reproduce.experiment import QUICK, Experiment, merge
+from flr.reproduce.orderings import orderings
 
 DOCUMENT: dict[str, Any] = {
     "title": "A toy table",
@@ -151,6 +153,21 @@ def test_only_some_are_trained_and_all_that_are_there_are_shown(workshop):
     assert len((written.folder / "runs.csv").read_text().splitlines()) == 3
     with pytest.raises(ConfigError, match="fedavg, flr, loud, quiet"):
         runner.perform(toy(), workshop, (1,), ["flrr"])
+
+
+def test_every_pair_that_the_paper_puts_in_an_order_is_judged(workshop):
+    known = {"fedavg": {"quiet": [50.0, 1.5], "loud": [40.0, 1.0]}, "flr": {"loud": [60.5, 1.0]}}
+    outcome = runner.perform(toy(paper=known), workshop, (1, 2))
+    (pair,) = orderings(outcome)
+    assert (pair.setting, pair.better, pair.worse, pair.paper) == ("loud", "flr", "fedavg", 20.5)
+    best = [
+        [cell.summary["accuracy"]["best"] for cell in outcome.at(row, "loud").values()]
+        for row in ("flr", "fedavg")
+    ]
+    assert pair.ours == pytest.approx(100 * np.subtract(*best).mean())
+    assert pair.n == 2
+    lines = (page.write(outcome, "").folder / "orderings.csv").read_text().splitlines()
+    assert lines[1].startswith(f"loud,flr,fedavg,20.50,{pair.ours:.2f},")
 
 
 def test_two_processes_share_the_work(workshop):

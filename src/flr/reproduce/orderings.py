@@ -61,12 +61,11 @@ def _pair(outcome: Outcome, setting: str, one: str, other: str, lead: float) -> 
 def as_grid(pairs: Sequence[Pair]) -> Grid:
     """Every pair, for other programs."""
     heads = ("setting", "better in the paper", "than", "paper", "ours", "± 95 %", "n", "verdict")
-    rows = tuple(
-        (p.setting, p.better, p.worse, f"{p.paper:.2f}", _points(p.ours), _points(p.half))
-        + (str(p.n), p.verdict)
-        for p in pairs
-    )
-    return Grid("", heads, rows, words=3)
+    rows = []
+    for p in pairs:
+        points = (f"{p.paper:.2f}", _points(p.ours), _points(p.half))
+        rows.append((p.setting, p.better, p.worse, *points, str(p.n), p.verdict))
+    return Grid("", heads, tuple(rows), words=3)
 
 
 def _points(value: float | None) -> str:
