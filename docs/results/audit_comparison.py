@@ -58,6 +58,7 @@ SETTING: dict[str, Any] = {
 SEEDS = (1, 2, 3)
 ROUNDS = 50
 FOLDS = 3
+METHODS: dict[str, Any] = {"flr": {"name": "flr", "lam": 2.0}}  # the paper's lam
 RUNS = ("fedavg", "third", *(f"fold-{fold}" for fold in range(FOLDS)), "flr")
 
 
@@ -74,7 +75,8 @@ class Job:
         """Accuracy is measured in the last rounds only, and what was memorized never."""
         rounds = rounds or self.rounds
         looks = {"every": rounds, "memorization_every": 0}
-        own = {"seed": self.seed, "rounds": rounds, "method": method, "noise": NOISES[self.row]}
+        named = METHODS.get(method, method)
+        own = {"seed": self.seed, "rounds": rounds, "method": named, "noise": NOISES[self.row]}
         return SETTING | own | {"eval": looks}
 
 
