@@ -181,6 +181,9 @@ The first one of each method is the paper's; where it states none, FLR's (ER, SL
 - FLR tried three lam. The last two rows of it are the other reading of its warm-up, the term from
   round 0 on, with which lam = 3 ends in a single class; so `warmup = "ce"` is the default.
   [table-memorization](README.md#table-memorization) has both readings with the paper's lam = 2.
+- What takes FLR apart has the paper's lam = 2: `table-memorization` and the pictures of its runs,
+  `fig-ablation`, `table-choices`. `fig-cifar10n` and `fig-longer` have both: with lam = 1 the term
+  just outweighs no wrong label, see [the claims](claims.md).
 - Only FedAvg and FLR were looked at under asymmetric noise.
 
 ```sh
