@@ -155,3 +155,14 @@ def test_tables_are_copies():
     before = module.tables()
     module(torch.randn(2, 3), torch.randn(2, 3), torch.tensor([0, 1]))
     assert before["s"].count_nonzero() == 0
+
+
+def test_a_certain_pseudo_label_outweighs_a_wrong_label_from_lam_1_on():
+    """As docs/explanation/memorization.md says: the gradient at the true class is p_c (1 - lam)."""
+    p = torch.rand(50, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    p /= p.sum(1, keepdim=True)
+    true, given = torch.arange(50) % 7, (torch.arange(50) + 3) % 7
+    t, y = (F.one_hot(label, 7).double() for label in (true, given))
+    for lam in (0.5, 1.0, 2.0):
+        at_true = flr_gradient(p, y, t, lam)[range(50), true]
+        torch.testing.assert_close(at_true, p[range(50), true] * (1 - lam))
