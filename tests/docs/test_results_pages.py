@@ -35,3 +35,8 @@ def test_every_claim_of_every_experiment_is_on_the_page_of_claims():
 def test_the_page_of_results_is_of_the_kept_cells():
     found = script("results_page")
     assert found.PAGE.read_text() == found.text()
+
+
+def test_the_readmes_table_is_of_what_was_measured():
+    found = script("headline")
+    assert found.table(found.longer()) in found.README.read_text()
