@@ -75,7 +75,7 @@ def section(outcome: Outcome) -> str:
     parts = [f"### {experiment.name}", made(outcome) or f"{experiment.title}."]
     command = f"flr reproduce {experiment.name} --out docs/results/reproduction"
     parts.append(f"```sh\n{command}\n```")
-    if outcome.cells or not experiment.rows:
+    if outcome.cells or not outcome.configs:
         parts += [table.read_text().strip()] if table.exists() else []
         parts += [f"![{experiment.title}]({folder}/figure.png)"] if picture.exists() else []
     if outcome.cells and experiment.claims:
