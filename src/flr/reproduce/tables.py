@@ -27,14 +27,15 @@ def accuracy(outcome: Outcome) -> Grid:
     experiment = outcome.experiment
     groups = any(row.panel for row in experiment.rows.values())
     heads = (["setting"] if groups else []) + ["method"]
+    published = bool(experiment.document.get("paper"))  # in a figure the numbers are not printed
     for setting in experiment.settings.values():
-        heads += [setting.title, "paper"]
+        heads += [setting.title, "paper"] if published else [setting.title]
     rows = []
     for row in experiment.rows.values():
         cells = ([row.panel] if groups else []) + [name_of(row)]
         for key in experiment.settings:
-            ours = outcome.scores(row.key, key)
-            cells += [spread(ours) + _mark(outcome, row.key, key), paper(experiment, row.key, key)]
+            cells.append(spread(outcome.scores(row.key, key)) + _mark(outcome, row.key, key))
+            cells += [paper(experiment, row.key, key)] if published else []
         rows.append(tuple(cells))
     caption = _caption(outcome, _SCORES[experiment.score])
     return Grid(caption, tuple(heads), tuple(rows), words=2 if groups else 1)
