@@ -1,14 +1,16 @@
 """Claims that do not compare two rows of a table: within a run, across settings, in ranks.
 
-Each function takes all outcomes and gives lines (where, numbers, verdict), as claims_page.py has
-them for comparisons of two rows.
+Each function takes all outcomes and gives lines (where, numbers, verdict, seeds), as claims_page.py
+has them for comparisons of two rows.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from flr.report.pairing import Estimate, estimate
@@ -17,12 +19,11 @@ from flr.reproduce.claims import Claim, verdict
 from flr.reproduce.runner import Outcome
 
 Outcomes = Mapping[str, Outcome]
-Line = tuple[str, str, str]
+Line = tuple[str, str, str, int]
 GRADIENT = Path(__file__).parent / "gradient-sign.json"
 MEMORIZED = "noisy_memorized"
 MEMORIZING = "table-memorization"
 ABOUT_ALL = 0.95  # of the wrong labels: "100 %"
-WARMUP = 8  # rounds, of 50: a sixth
 
 
 def server_is_slower(found: Outcomes) -> list[Line]:
@@ -61,7 +62,7 @@ def stays_below_ten(found: Outcomes) -> list[Line]:
 
 
 def bends_after_warmup(found: Outcomes) -> list[Line]:
-    """Growth for each round before the end of the warm-up minus growth after it."""
+    """Growth for each round from 5 to 10 minus that from 10 to 20; the warm-up ends at 8."""
     lines = []
     for row, which in (("flr", "the term from round 0 on"), ("flr-ce", "CE warm-up")):
 
@@ -91,25 +92,81 @@ def lead_grows(found: Outcomes) -> list[Line]:
 
 
 def plus_is_best(found: Outcomes) -> list[Line]:
-    """FLR+ minus the best other method of the federation, by seed; without noise the reverse."""
+    """FLR+ minus the other method of the federation with the best mean; without noise reversed."""
     lines = []
     for name, reverse in (("fig-cifar10n", ""), ("table-cifar100", "clean")):
         outcome = found[name]
-        rivals = [r.key for r in outcome.experiment.rows.values() if r.panel != "centralised"]
-        rivals.remove("flr-plus")
         for key, setting in outcome.experiment.settings.items():
+            rival, leads = best_rival("flr-plus", outcome, key)
             sign = -1 if key == reverse else 1
-            leads = [sign * lead for lead in lead_of("flr-plus", rivals, outcome, key)]
-            words = "FLR+ minus the best of the others, best accuracy"
-            words = "without noise: the best of the others minus FLR+" if sign < 0 else words
-            lines.append(line(f"{name}, {setting.title}", words, estimate(leads)))
+            pair = [f"FLR+ minus {rival}", f"without noise: {rival} minus FLR+"][sign < 0]
+            words = f"{pair}, the best of the others, best accuracy"
+            difference = estimate(sign * lead for lead in leads)
+            lines.append(line(f"{name}, {setting.title}", words, difference))
+    return lines
+
+
+def learns_then_memorizes(found: Outcomes) -> list[Line]:
+    """FedAvg's wrong labels over rounds: seen through, memorized, and taken for a third class."""
+
+    def peak(cell: Cell) -> float:
+        points = list(share(cell, "server", "noisy_correct").values())
+        return max(points) - points[-1]
+
+    def rise(cell: Cell) -> float:
+        points = list(memorized(cell, "server").values())
+        return points[-1] - points[0]
+
+    def fall(cell: Cell) -> float:
+        points = list(share(cell, "server", "noisy_wrong").values())
+        return points[0] - points[-1]
+
+    outcome = found[MEMORIZING]
+    return [
+        line
+        for value, words in (
+            (peak, "server, seen through: peak minus last round"),
+            (rise, "server, memorized: last minus first"),
+            (fall, "server, a third class: first minus last"),
+        )
+        for line in over_settings(outcome, "fedavg", value, f"FedAvg, {words}", ["iid"])
+    ]
+
+
+def is_smoother(found: Outcomes) -> list[Line]:
+    """Mean step of the server's share of seen-through labels, FedAvg's minus FLR's."""
+
+    def step(cell: Cell) -> float:
+        points = list(share(cell, "server", "noisy_correct").values())
+        return sum(abs(b - a) for a, b in pairwise(points)) / (len(points) - 1)
+
+    outcome = found[MEMORIZING]
+    ours, theirs = outcome.at("flr", "iid"), outcome.at("fedavg", "iid")
+    difference = estimate(step(theirs[s]) - step(ours[s]) for s in ours.keys() & theirs.keys())
+    words = "mean step of the share of wrong labels that the server sees through: FedAvg minus FLR"
+    title = outcome.experiment.settings["iid"].title
+    return [line(f"{MEMORIZING}, {title}", words, difference)]
+
+
+def skew_costs(found: Outcomes) -> list[Line]:
+    """Accuracy for alpha_Dir = 10 minus that for 1, for each method and noise level."""
+    outcome, lines = found["fig-dirichlet"], []
+    for row in outcome.experiment.rows.values():
+        for key, setting in outcome.experiment.settings.items():
+            if key.startswith("dir1-"):
+                even = outcome.at(row.key, key.replace("dir1-", "dir10-"))
+                skewed = outcome.at(row.key, key)
+                seeds = even.keys() & skewed.keys()
+                difference = estimate(best(even[seed]) - best(skewed[seed]) for seed in seeds)
+                words = f"{row.title}, alpha = 10 minus alpha = 1, best accuracy"
+                lines.append(line(f"fig-dirichlet, (τ, ρ) = {setting.x}", words, difference))
     return lines
 
 
 def term_at_true_class(_found: Outcomes) -> list[Line]:
     """The term's gradient at the true class of wrongly labelled samples, from gradient_sign.py."""
     if not GRADIENT.exists():
-        return [("gradient_sign.py", "not run", "not run")]
+        return [("gradient_sign.py", "not run", "not run", 0)]
     lines = []
     measured: dict[str, Any] = json.loads(GRADIENT.read_text())
     for alpha, by_seed in measured["negative_share"].items():
@@ -121,9 +178,14 @@ def term_at_true_class(_found: Outcomes) -> list[Line]:
 
 
 def memorized(cell: Cell, side: str) -> dict[int, float]:
-    """The memorized share of wrong labels by round, where it was measured."""
+    """The memorized share of wrong labels by round."""
+    return share(cell, side, MEMORIZED)
+
+
+def share(cell: Cell, side: str, key: str) -> dict[int, float]:
+    """A share by round, where it was measured."""
     curve = [entry for entry in cell.curve if "memorization" in entry]
-    points = {entry["round"]: entry["memorization"][side][MEMORIZED] for entry in curve}
+    points = {entry["round"]: entry["memorization"][side][key] for entry in curve}
     return {number: value for number, value in points.items() if value is not None}
 
 
@@ -138,15 +200,19 @@ def gap(outcome: Outcome, setting: str) -> dict[int, float]:
     return {seed: best(ours[seed]) - best(theirs[seed]) for seed in ours.keys() & theirs.keys()}
 
 
-def lead_of(row: str, rivals: Iterable[str], outcome: Outcome, setting: str) -> list[float]:
-    """A row minus the best of the others that have the same seed."""
+def best_rival(row: str, outcome: Outcome, setting: str) -> tuple[str, list[float]]:
+    """The paper's other method with the best mean over the row's seeds, and the row's lead."""
     ours = outcome.at(row, setting)
-    others = [outcome.at(rival, setting) for rival in rivals]
-    leads = []
-    for seed, cell in ours.items():
-        scores = [best(cells[seed]) for cells in others if seed in cells]
-        leads += [best(cell) - max(scores)] if scores else []
-    return leads
+    rivals: dict[str, list[float]] = {}
+    for other in outcome.experiment.rows.values():
+        theirs = outcome.at(other.key, setting)
+        counts = other.key != row and other.panel != "centralised" and not other.ours
+        if ours and counts and theirs.keys() >= ours.keys():
+            rivals[other.title] = [best(theirs[seed]) for seed in ours]
+    if not rivals:
+        return "", []
+    name = max(rivals, key=lambda title: fmean(rivals[title]))
+    return name, [best(o) - t for o, t in zip(ours.values(), rivals[name], strict=True)]
 
 
 def best(cell: Cell) -> float:
@@ -172,7 +238,7 @@ def over_settings(
 def line(where: str, words: str, difference: Estimate) -> Line:
     """As for a claim that wants a difference above 0."""
     if difference.mean is None:
-        return where, "not run", "not run"
+        return where, "not run", "not run", 0
     half = "" if difference.half is None else f" ± {100 * difference.half:.1f}"
     numbers = f"{words}: {100 * difference.mean:+.1f}{half} points, n = {difference.n}"
-    return where, numbers, verdict(Claim("", "", ""), difference)
+    return where, numbers, verdict(Claim("", "", ""), difference), difference.n

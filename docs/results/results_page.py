@@ -102,7 +102,8 @@ def said(outcome: Outcome) -> str:
 
 TEXT = """# Results
 
-**[Which of the paper's claims hold here](claims.md)**: all of them, with numbers and verdicts.
+**[Which of the paper's claims hold here](claims.md)**: each with its numbers and a verdict, also
+those that fail or were not run yet.
 
 What else was measured, each page with the command that gives it again:
 

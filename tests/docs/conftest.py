@@ -1,10 +1,13 @@
-"""The pages of the documentation, and their fenced blocks."""
+"""The pages of the documentation, their fenced blocks, and the scripts that write results."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -45,3 +48,19 @@ def tables() -> Callable[[str], dict[str, dict[str, list[str]]]]:
         return found
 
     return read
+
+
+@pytest.fixture(scope="session")
+def results_script() -> Callable[[str], ModuleType]:
+    """A script of docs/results by its name."""
+    return _script
+
+
+@cache
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "results" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

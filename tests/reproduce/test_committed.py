@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flr.reproduce import cells, grids, page, tables
+from flr.reproduce import cells, grids, page, shows, tables
 from flr.reproduce.experiment import load, names
 from flr.reproduce.runner import Workshop, gather, plan
 
@@ -27,8 +27,17 @@ def test_a_written_table_is_made_of_the_cells_that_are_there(name):
     experiment = load(name)
     outcome = gather(experiment, Workshop(FOLDER), experiment.seeds)
     assert name not in COMPLETE or len(outcome.cells) == len(outcome.configs)
-    written = (FOLDER / page.name_of(outcome) / "runs.csv").read_text()
-    assert without_stale(written) == without_stale(grids.to_csv(tables.runs(outcome)))
+    written = FOLDER / page.name_of(outcome)
+    runs = grids.to_csv(tables.runs(outcome))
+    assert without_stale((written / "runs.csv").read_text()) == without_stale(runs)
+    if experiment.shows.endswith("-table"):
+        table = grids.to_markdown(shows.show(outcome).grid)
+        assert without_stars((written / "table.md").read_text()) == without_stars(table)
+
+
+def without_stars(text: str) -> str:
+    """A star says that a method's file has changed since."""
+    return text.replace(r"\*", "").partition(" The method's file")[0]
 
 
 def test_no_cell_is_of_no_experiment():

@@ -64,6 +64,17 @@ def test_the_list_names_all_and_a_plan_trains_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_some_rows_are_planned_and_what_is_there_is_shown_without_training(tmp_path):
+    planned = call("table-memorization", "--plan", "--only", "flr,iid", "--out", tmp_path / "out")
+    assert "0 finished; about" in planned.replace("\n", " ")
+    assert "hours for 3 of the rest" in planned.replace("\n", " ")
+    shown = call("table-memorization", "--no-train", "--out", tmp_path / "out")
+    assert "not run: FLR reduces" in shown
+    assert not (tmp_path / "out" / "runs").exists()
+    both = ["reproduce", "table-memorization", "--no-train", "--only", "flr"]
+    assert CliRunner().invoke(app, both).exit_code == 2
+
+
 def test_a_common_beginning_stands_for_all(publisher, tmp_path, monkeypatch):
     monkeypatch.setenv("FLR_DATA", str(publisher))
     call("fig-transition", "--out", tmp_path)

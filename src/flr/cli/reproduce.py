@@ -71,6 +71,8 @@ def reproduce(
         return
     if name is None:
         raise typer.BadParameter("give the name of a table or figure, or --list")
+    if only and not train:
+        raise typer.BadParameter("--only says what to train; leave it out with --no-train")
     if quick and scale is Scale.PAPER:
         raise typer.BadParameter("--quick is for --scale laptop; the paper's runs cannot be short")
     above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))

@@ -37,6 +37,8 @@ def orderings(outcome: Outcome) -> list[Pair]:
             if None in numbers:
                 continue
             lead = numbers[0][0] - numbers[1][0]
+            if lead == 0:
+                continue
             found.append(_pair(outcome, setting, one, other, lead))
     return found
 

@@ -65,8 +65,9 @@ class Workshop:
     @contextmanager
     def claimed(self, name: str, patience: float) -> Iterator[bool]:
         """Whether a cell is this process's to train, perhaps after some seconds; -1: for ever."""
-        lock = FileLock(self.folder / "runs" / f".lock-{name}")
-        Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+        locks = self.folder / "runs" / ".locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(locks / name)
         try:
             lock.acquire(timeout=patience)
         except Timeout:
@@ -74,8 +75,7 @@ class Workshop:
             return
         try:
             yield True
-        finally:  # whoever waits for the file that is gone finds the cell
-            Path(lock.lock_file).unlink(missing_ok=True)
+        finally:
             lock.release()
 
     def has(self, config: Config, models: Models = "drop") -> bool:
@@ -240,9 +240,11 @@ def perform(
     """
     todo = missing(experiment, workshop, seeds, only)
     check_data(experiment, workshop, [config for _, config, _ in todo.values()])
+    before = pretraining(experiment, workshop)
+    first = None if before is None else cells.hash_of(before)  # all others need its model
     for patience in (0, -1):  # first what nobody else is at; then what is left, once it is free
         for name, (label, config, models) in todo.items():
-            with workshop.claimed(name, patience) as mine:
+            with workshop.claimed(name, -1 if name == first else patience) as mine:
                 if mine:
                     workshop.run(config, label, models)
     return gather(experiment, workshop, seeds)

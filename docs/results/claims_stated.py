@@ -1,0 +1,288 @@
+"""What the paper says, how it is tested here, and what was found where it fails or stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Stated(NamedTuple):
+    """A claim; `tests` are experiments with the beginning of a claim in their files.
+
+    "within" stands for a function of claims_within.py. With `some`, one place is enough.
+    """
+
+    says: str
+    tests: Sequence[tuple[str, str]]
+    note: str = ""
+    some: bool = False
+
+
+STATED = (
+    Stated(
+        "The server memorizes more slowly than clients",
+        [("within", "server_is_slower")],
+    ),
+    Stated(
+        "FedAvg's clients end at about 100 % memorized",
+        [("within", "clients_memorize_all")],
+        note=(
+            "Scale: the share still rises after 50 rounds of a small network, and is higher "
+            "by half after 150 ([fig-longer](README.md#fig-longer)). Not the metric: it is "
+            "tested against the recorded goldens, and on digits it shows 84 % "
+            "([demo](../tutorial.md)). The bound, 95 %, is ours."
+        ),
+    ),
+    Stated(
+        "FLR keeps the memorized share below 10 %",
+        [("within", "stays_below_ten")],
+        note=(
+            "The server's share touches 10 % and stays there. Guessing alone gives about 6 %: "
+            "a model that is wrong on half of the samples meets one of nine wrong labels now "
+            "and then. Clients have about three times as much."
+        ),
+    ),
+    Stated(
+        "FLR's curve bends shortly after the warm-up",
+        [("within", "bends_after_warmup")],
+        note=(
+            "Shares are measured every five rounds and the warm-up ends at round 8, so that a "
+            "bend would lie between two measurements. That the share should grow more slowly "
+            "afterwards is our reading; the paper names no direction."
+        ),
+    ),
+    Stated(
+        "FedAvg sees through wrong labels early, and memorizes them later",
+        [("within", "learns_then_memorizes")],
+        note=(
+            "Of the curve only its ends are compared: the peak of what is seen through with "
+            "the last round, and the first measurement of the others with the last."
+        ),
+    ),
+    Stated(
+        "FLR's curves are smoother",
+        [("within", "is_smoother")],
+    ),
+    Stated(
+        "FLR memorizes less than FedAvg, at clients and at the server",
+        [
+            ("table-memorization", "FLR reduces"),
+            ("table-memorization", "With the CE warm-up, too, FLR reduces"),
+            ("fig-memorization-flr", "The server memorizes"),
+            ("fig-memorization-flr", "Noisy clients memorize"),
+        ],
+    ),
+    Stated(
+        "FLR is more accurate than FedAvg after the last round",
+        [
+            ("table-memorization", "FLR is more accurate"),
+            ("table-memorization", "With the CE warm-up, too, FLR is more accurate"),
+        ],
+        note=(
+            "The last round depends on which five sites it asks. See also [three times the "
+            "rounds](#flr-is-ahead-after-more-rounds-ours)."
+        ),
+    ),
+    Stated(
+        "FLR sees the true class of more wrongly labelled samples",
+        [
+            ("fig-memorization-flr", "FLR's server sees"),
+            ("fig-memorization-flr", "FLR's clients see"),
+        ],
+    ),
+    Stated(
+        "FLR's clients are slightly less accurate on clean labels",
+        [("fig-memorization-flr", "Clients are slightly less")],
+    ),
+    Stated(
+        "FLR's features put more wrongly labelled samples with their true class",
+        [("fig-tsne", "FLR's features")],
+    ),
+    Stated(
+        "i.i.d.: the local average mends the server, and the clients less than the global one does",
+        [("table-memorization", "In the i.i.d. setting")],
+        note=(
+            'methods.md reads the paper as "fixes server but not client memorization". In the '
+            "paper's table the local average takes clients from 100 to 78 %; here it takes "
+            "13.5 ± 10.5 points off them (n = 3), and hardly anything off the server."
+        ),
+    ),
+    Stated(
+        "non-i.i.d.: the global average alone is the more useful one",
+        [("table-memorization", "In the non-i.i.d. setting")],
+    ),
+    Stated(
+        "The mixture is more accurate than either average alone",
+        [("table-memorization", "The mixture is")],
+    ),
+    Stated(
+        "The mixture memorizes less than either average alone",
+        [("table-memorization", "The mixture memorizes")],
+        note=(
+            "At clients it memorizes less than the local average, but more than the global "
+            "one; at the server the differences are within a point. The global average is "
+            "also the least accurate: held to a server model that has hardly learned, clients "
+            "may learn less of everything. That was not tested."
+        ),
+    ),
+    Stated(
+        "FLR > SLR > ELR late in training",
+        [("fig-curves", "FLR ends above SLR"), ("fig-curves", "SLR ends above ELR")],
+    ),
+    Stated(
+        "ELR and Mixup decline late, FLR and SLR hold",
+        [
+            ("fig-curves", "FLR ends above ELR"),
+            ("fig-curves", "FLR ends above Mixup"),
+            ("fig-curves", "SLR ends above Mixup"),
+            ("fig-curves", "ELR memorizes more"),
+            ("fig-curves", "Mixup memorizes more"),
+        ],
+    ),
+    Stated(
+        "FLR is ahead after more rounds (ours)",
+        [("fig-longer", "After three times")],
+        note=(
+            "Added after the runs of 50 rounds had shown little, and lam = 2 after its lam = "
+            "1, best on held-out images after 50 rounds, had ended below ELR with seed 1 "
+            "(40.9 against 41.8 %). With lam = 1 [a pseudo label, however certain, does not "
+            "outweigh a wrong "
+            "label](../explanation/memorization.md#how-large-flrs-lam-has-to-be). So lam = 2, "
+            "the paper's, was not chosen by the rule that all others follow, and this "
+            "comparison is weaker than the rest."
+        ),
+    ),
+    Stated(
+        "Higher alpha is better",
+        [("fig-ablation", "Higher α")],
+    ),
+    Stated(
+        "Some gamma above 0 is enough",
+        [("fig-ablation", "A γ above 0")],
+        some=True,
+    ),
+    Stated(
+        "gamma applied too early harms",
+        [("table-choices", "γ from round 0")],
+    ),
+    Stated(
+        "beta above 0 prevents the late fall",
+        [("fig-ablation", "A β above 0")],
+    ),
+    Stated(
+        "alpha >= 0.5 makes the term negative at the true class early in training",
+        [("within", "term_at_true_class")],
+        note=(
+            "The bound, half of the wrongly labelled samples, is ours. At alpha = 0.5 it is "
+            "half of them, and the higher alpha the more; not all, as the sentence may be "
+            "read: the global model after eight rounds is right on two fifths of new images "
+            "only."
+        ),
+    ),
+    Stated(
+        "A linear alpha is better than a constant one",
+        [("table-choices", "A linear α")],
+    ),
+    Stated(
+        "One prediction of the global model in a round is enough (ours)",
+        [("table-choices", "One prediction")],
+    ),
+    Stated(
+        "FLR is the best method of one stage: CIFAR-10N",
+        [("fig-cifar10n", "FLR is")],
+    ),
+    Stated(
+        "FLR is the best method of one stage: CIFAR-100",
+        [("table-cifar100", "FLR is")],
+    ),
+    Stated(
+        "FLR is the best method of one stage: non-i.i.d. CIFAR-10",
+        [("fig-dirichlet", "FLR is")],
+    ),
+    Stated(
+        "FLR is the best method of one stage: the stand-in for Clothing1M",
+        [("table-clothing1m", "FLR is")],
+    ),
+    Stated(
+        "FLR in one stage is better than FedCorr",
+        [("table-cifar100", "FLR, in one stage")],
+    ),
+    Stated(
+        "FLR adds to FedCorr (FLR+)",
+        [
+            ("fig-cifar10n", "FLR+ is more accurate than FedCorr"),
+            ("table-cifar100", "FLR+ is more accurate than FedCorr"),
+            ("table-clothing1m", "FLR+ is more accurate than FedCorr"),
+        ],
+    ),
+    Stated(
+        "FedCorr adds to FLR (FLR+)",
+        [
+            ("fig-cifar10n", "FLR+ is more accurate than FLR"),
+            ("table-cifar100", "FLR+ is more accurate than FLR"),
+            ("table-clothing1m", "FLR+ is more accurate than FLR"),
+        ],
+    ),
+    Stated(
+        "FLR+ is better than DivideMix in the federation",
+        [("table-cifar100", "FLR+ is more accurate than DivideMix")],
+    ),
+    Stated(
+        "FLR+ is best but without noise",
+        [("within", "plus_is_best")],
+    ),
+    Stated(
+        "FLR adds to FedProx",
+        [("fig-server-aware", "FLR adds to FedProx")],
+    ),
+    Stated(
+        "FLR adds to FedDyn",
+        [("fig-server-aware", "FLR adds to FedDyn")],
+    ),
+    Stated(
+        "FedProx alone does not help with noise",
+        [("table-cifar100", "FedProx alone")],
+    ),
+    Stated(
+        "DivideMix does not carry over from one place to a federation",
+        [("table-cifar100", "DivideMix loses")],
+    ),
+    Stated(
+        "GCE is strong under high symmetric noise",
+        [("table-cifar100", "GCE is strong")],
+    ),
+    Stated(
+        "All methods are less accurate for alpha_Dir = 1 than for 10",
+        [("within", "skew_costs")],
+    ),
+    Stated(
+        "FLR's lead grows as alpha_Dir falls",
+        [("within", "lead_grows")],
+    ),
+    Stated(
+        "Label smoothing hurts",
+        [("table-regularizers", "Label smoothing")],
+    ),
+    Stated(
+        "Negative label smoothing helps under symmetric noise, ruins asymmetric",
+        [("table-regularizers", "Negative label smoothing")],
+        note=(
+            "Here epsilon is -0.2, which was best under symmetric noise by next to nothing, "
+            "not the paper's -0.05: how much of the loss under asymmetric noise is due to "
+            "that was not tested."
+        ),
+    ),
+    Stated(
+        "EM, ER and temperature scaling help",
+        [("table-regularizers", "Entropy penalisation"), ("table-regularizers", "Temperature")],
+        note=(
+            "With a sixteenth of the paper's weight for EM, half of FLR's for ER and half of "
+            "the factor for TS, which were best [on held-out images](settings.md); with the "
+            "paper's (for ER: FLR's) all three are below CE there."
+        ),
+    ),
+    Stated(
+        "ER and EM are alike",
+        [("table-regularizers", "ER and EM")],
+    ),
+)

@@ -1,0 +1,130 @@
+"""Claims within runs and across settings: made-up cells with a known answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flr.report.memorization import KEYS
+from flr.report.summary import SIDES
+from flr.reproduce.cells import Cell
+from flr.reproduce.experiment import Place, load
+from flr.reproduce.runner import Outcome, Workshop
+
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture
+def within(results_script):
+    return results_script("claims_within")
+
+
+def cell(best: float = 0.5, shares: Mapping[str, tuple[float, float, float]] | None = None) -> Cell:
+    """Shares of wrong labels seen through, in rounds 5, 10 and 20; the rest is memorized."""
+    curve: dict[str, Any] = {"accuracy": []}
+    for side in SIDES:
+        correct = (shares or {}).get(side, (0.5, 0.5, 0.5))
+        curve[side] = [
+            [number, 1.0, 0.0, value, 0.0, 1 - value]
+            for number, value in zip((5, 10, 20), correct, strict=True)
+        ]
+    last = {side: dict(zip(KEYS, curve[side][-1][1:], strict=True)) for side in SIDES}
+    summary = {"accuracy": {"best": best}, "memorization": last}
+    return Cell("", {"curve": curve, "summary": summary})
+
+
+def outcome(name: str, cells: Mapping[tuple[str, str], Any]) -> dict[str, Outcome]:
+    """Every seed alike but for a hundredth, so that intervals are narrow."""
+    found = {
+        Place(row, setting, seed): make(seed)
+        for (row, setting), make in cells.items()
+        for seed in SEEDS
+    }
+    return {name: Outcome(load(name), SEEDS, {}, found, Workshop(Path()))}
+
+
+def accuracy(value: float) -> Any:
+    return lambda seed: cell(best=value + seed / 1000)
+
+
+def memory(**shares: tuple[float, float, float]) -> Any:
+    return lambda seed: cell(shares={s: (a, b, c + seed / 1e4) for s, (a, b, c) in shares.items()})
+
+
+@pytest.mark.parametrize(("server", "verdict"), [(0.9, "holds"), (0.1, "contradicted")])
+def test_the_server_is_slower_when_it_sees_through_more(within, server, verdict):
+    runs = memory(server=(server,) * 3, client=(0.5, 0.5, 0.5))
+    found = outcome("table-memorization", {("fedavg", "iid"): runs})
+    assert [line[2] for line in within.server_is_slower(found)] == ["not run", verdict]
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.95, "holds"), (0.7, "contradicted")])
+def test_ten_percent_is_a_bound_on_every_round(within, share, verdict):
+    runs = memory(server=(0.95, share, 0.95), client_noisy=(0.95, share, 0.95))
+    found = outcome("table-memorization", {("flr", "iid"): runs})
+    assert [line[2] for line in within.stays_below_ten(found)] == [verdict] * 2
+
+
+def test_a_curve_that_peaks_and_falls(within):
+    runs = memory(server=(0.3, 0.6, 0.2))
+    found = outcome("table-memorization", {("fedavg", "iid"): runs})
+    peak, rise, fall = within.learns_then_memorizes(found)
+    assert (peak[2], rise[2], fall[2]) == ("holds", "holds", "open")
+    assert "+39.98" in peak[1] or "+40.0" in peak[1]
+
+
+def test_jumps_are_not_smooth(within):
+    runs = {("fedavg", "iid"): memory(server=(0.3, 0.6, 0.2)), ("flr", "iid"): memory()}
+    (found,) = within.is_smoother(outcome("table-memorization", runs))
+    assert found[2] == "holds"
+
+
+@pytest.mark.parametrize(("skewed", "verdict"), [(0.70, "holds"), (0.41, "contradicted")])
+def test_the_lead_grows_with_the_skew(within, skewed, verdict):
+    level = "0.0-0.8"
+    runs = {
+        ("fedavg", f"dir1-{level}"): accuracy(0.40),
+        ("flr", f"dir1-{level}"): accuracy(skewed),
+        ("fedavg", f"dir10-{level}"): accuracy(0.50),
+        ("flr", f"dir10-{level}"): accuracy(0.60),
+    }
+    found = outcome("fig-dirichlet", runs)
+    assert verdict in [line[2] for line in within.lead_grows(found)]
+    costs = {line[1].partition(",")[0]: line[2] for line in within.skew_costs(found) if line[3]}
+    assert costs == {"FedAvg": "holds", "FLR": "contradicted" if skewed > 0.6 else "holds"}
+
+
+def test_flr_plus_is_compared_with_the_best_other_row_of_the_paper(within):
+    runs = {
+        ("flr-plus", "worst"): accuracy(0.50),
+        ("fedavg", "worst"): accuracy(0.40),
+        ("elr", "worst"): accuracy(0.45),
+        ("flr-2", "worst"): accuracy(0.90),  # ours
+    }
+    found = outcome("fig-cifar10n", runs)
+    name, leads = within.best_rival("flr-plus", found["fig-cifar10n"], "worst")
+    assert name == "ELR"
+    assert leads == pytest.approx([0.05] * 3)
+
+
+@pytest.mark.parametrize(
+    ("places", "some", "verdict"),
+    [
+        ([], False, "not run yet"),
+        ([("not run", 0)], False, "not run yet"),
+        ([("holds", 3), ("leans that way", 3)], False, "holds"),
+        ([("holds", 3), ("not run", 0)], False, "not decidable at this scale"),
+        ([("holds", 3), ("leans against", 1)], False, "not decidable at this scale"),
+        ([("holds", 3), ("contradicted", 3)], False, "does not hold"),
+        ([("holds", 3), ("contradicted", 3)], True, "holds"),
+        ([("leans that way", 3), ("contradicted", 3)], True, "not decidable at this scale"),
+        ([("contradicted", 3), ("contradicted", 3)], True, "does not hold"),
+        ([("leans that way", 1), ("leans against", 1)], False, "not decided: one seed"),
+    ],
+)
+def test_one_word_for_all_places(results_script, places, some, verdict):
+    page = results_script("claims_page")
+    assert page.overall([("", "", said, n) for said, n in places], some) == verdict
