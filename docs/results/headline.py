@@ -60,6 +60,7 @@ def table(outcome: Outcome) -> str:
     bench = json.loads((HERE / "bench" / "main.json").read_bytes())
     ratios = {row["engine"]: row["ratio"]["median"] for row in bench["rows"]}
     ours, ray = ratios["flr, 2 workers"], ratios["Flower+Ray, 2 actors"]
+    noise = percent("flr-2", "noise", "realised")
     seeds = "one seed" if len(outcome.seeds) == 1 else f"{len(outcome.seeds)} seeds"
     rows = [
         ("", "without", "with `flr`"),
@@ -70,7 +71,7 @@ def table(outcome: Outcome) -> str:
             f"**FLR {percent('flr-2', *right)}**",
         ),
         (
-            f"wrong labels that clients repeat then ({percent('flr-2', 'noise', 'realised')} are)",
+            f"wrong labels that clients repeat then (of all labels {noise} are wrong)",
             f"FedAvg {percent('fedavg', *wrong)}, ELR {percent('elr', *wrong)}",
             f"**FLR {percent('flr-2', *wrong)}**",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -187,6 +187,21 @@ def test_two_processes_share_the_work(workshop):
     ours = runner.Workshop(workshop.folder, workers=1, watch=watch)
     assert len(runner.perform(toy(), ours, (1,)).cells) == 3
     assert [label.partition("/")[0] for label in order] == ["2", "3", "1"]
+
+
+def test_nobody_goes_on_without_the_network_that_all_start_from(tmp_path):
+    waited: dict[str, float] = {}
+
+    class Patient(runner.Workshop):
+        def claimed(self, name: str, patience: float) -> AbstractContextManager[bool]:
+            waited.setdefault(name, patience)
+            return super().claimed(name, patience)
+
+    before = {"rounds": 1, "method": "fedavg", "partition": {"kind": "central"}}
+    experiment = toy(pretrain=before, rows={"flr": {"trials": 0}})
+    outcome = runner.perform(experiment, Patient(tmp_path, workers=1), (1,))
+    assert list(waited.values()) == [-1, 0, 0]
+    assert all(cell.content["config"]["train"]["init"] for cell in outcome.cells.values())
 
 
 def test_what_cannot_change_a_result_is_not_in_a_cells_name():
