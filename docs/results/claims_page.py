@@ -8,12 +8,13 @@ within one run, or across settings, are in claims_within.py; claims_stated.py pu
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import get_args
+
+import claims_within
+from claims_stated import STATED
 
 from flr.arrays import write_atomically
 from flr.reproduce import page as pages
@@ -48,16 +49,15 @@ def outcomes() -> dict[str, Outcome]:
 
 def text(found: Mapping[str, Outcome]) -> str:
     """The whole page."""
-    stated = sibling("claims_stated").STATED
     overview, sections = [], []
-    for claim in stated:
+    for claim in STATED:
         lines = [line for test in claim.tests for line in tested(found, *test)]
         verdict = overall(lines, claim.some)
         overview.append(f"| [{claim.says}](#{anchor(claim.says)}) | {verdict} | {counts(lines)} |")
         sections.append(section(claim.says, verdict, lines, claim.note))
     return TEXT.format(
         overview="\n".join(overview),
-        number=len(stated),
+        number=len(STATED),
         tally=tally(overview),
         orderings=ordered(found),
         sections="\n\n".join(sections),
@@ -67,7 +67,7 @@ def text(found: Mapping[str, Outcome]) -> str:
 def tested(found: Mapping[str, Outcome], where: str, what: str) -> list[Line]:
     """What one test of a claim gives."""
     if where == "within":
-        lines: list[Line] = getattr(sibling("claims_within"), what)(found)
+        lines: list[Line] = getattr(claims_within, what)(found)
         return lines
     return compared(found[where], what)
 
@@ -151,16 +151,6 @@ def anchor(title: str) -> str:
     """As GitHub makes it."""
     kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
     return kept.replace(" ", "-")
-
-
-def sibling(name: str) -> ModuleType:
-    """Another file of this folder, which is no package."""
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"Expected {HERE / name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 TEXT = """# Which of the paper's claims hold here

@@ -123,8 +123,8 @@ and `laptop-cifar100`. The paper trained ResNets on all images for 300 to 800 ro
 directions, not numbers. All runs on two cores, CPU, torch 2.13.0; each is a file in
 [reproduction/cells](reproduction/cells). How, and what is inferred:
 [reproduce the paper](../how-to/reproduce-the-paper.md). Best accuracy is the best over rounds on
-the test set, as the paper has it; each `index.html` beside a table has the last round and the mean
-of the last ten, too. Numbers without ± are of one seed.
+the test set, as the paper has it; `runs.csv` beside each table has the last round and the mean of
+the last ten, too. Numbers without ± are of one seed.
 
 | table or figure | | runs |
 | :-- | :-- | :-- |

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -51,16 +50,8 @@ def tables() -> Callable[[str], dict[str, dict[str, list[str]]]]:
 
 
 @pytest.fixture(scope="session")
-def results_script() -> Callable[[str], ModuleType]:
-    """A script of docs/results by its name."""
-    return _script
-
-
-@cache
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "results" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def results_script() -> Iterator[Callable[[str], ModuleType]]:
+    """A script of docs/results by its name; they import each other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs" / "results")
+        yield importlib.import_module

@@ -165,7 +165,7 @@ def _caption(outcome: Outcome, what: str) -> str:
         text += f" Changed: {outcome.changes}."
     if experiment.caveat:
         text += f" {experiment.caveat}"
-    if any(" [" in _mark(outcome, p.row, p.setting) for p in outcome.cells):
+    if any(len(outcome.at(p.row, p.setting)) < n for p in outcome.cells):
         text += " [1], [2]: of so many seeds."
     if outcome.stale:
         text += " * The method's file has changed since the run."
