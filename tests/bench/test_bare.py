@@ -70,8 +70,8 @@ def test_the_same_bits_as_our_engine(work, tmp_path, monkeypatch, one_thread):
 def test_forward_passes_of_every_step_or_of_every_sample(tmp_path):
     prepare(workloads.get("digits"), tmp_path, rounds=2, seed=1)
     work = bare.read(tmp_path)
-    _, steps = bare.forwards(work, "steps", bare.at_once)
-    _, once = bare.forwards(work, "samples", bare.at_once)
+    steps = bare.forwards(work, "steps", bare.at_once)
+    once = bare.forwards(work, "samples", bare.at_once)
     assert steps == 5 * once
     shown = [rows for client in work.plan[0] for rows in client[: len(client) // 5]]
     assert len(torch.cat(shown).unique()) == len(torch.cat(shown)) == sum(work.samples[0])

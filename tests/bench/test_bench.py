@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,15 +85,42 @@ def test_other_work_is_refused(peer, tmp_path):
         runner.turns([runner.Entry(engine, prepared)], 1)
 
 
-def test_flr_and_its_units_take_turns(tmp_path):
+def test_flr_and_its_units_take_turns_in_one_process(tmp_path):
     prepared = prepare(workloads.get("digits"), tmp_path, rounds=3, seed=1)
-    taken = turns.take_turns([(engine, tmp_path) for engine in cost.players()], 1, prepared.rounds)
+    said: list[str] = []
+    taken = cost.repeated(prepared, 1, said.append)
+    assert said == ["repeat 1 of 1: FedAvg, FLR and forward passes take turns"]
     by_name = {done.engine: done for done in taken}
-    assert list(by_name) == [engine.name for engine in cost.players()]
+    names = ["fedavg", "flr, batch", "forwards, steps", "flr, round", "forwards, samples"]
+    assert list(by_name) == names
     assert all(len(done.rounds) == 2 and min(done.rounds) > 0 for done in taken)
-    assert all(done.cpu is None or done.cpu > 0 for done in taken)
+    assert len({done.cpu for done in taken}) == 1  # the process's
     assert all(done.others is None or 0 <= done.others <= 1 for done in taken)
     assert isinstance(cost.cost(by_name, "batch"), float)
+
+
+def test_one_contestant_computes_at_a_time(monkeypatch):
+    monkeypatch.setattr(cost, "wait_for_turn", lambda: seen.append("|"))
+    seen: list[str] = []
+
+    def two_rounds(name, turn):
+        for number in (1, 2):
+            seen.append(f"{name}{number}")
+            turn()
+        seen.append(f"{name} ends")
+
+    playing = [cost.Contestant(name, partial(two_rounds, name)) for name in "ab"]
+    seconds = cost.compete(playing, 2)
+    assert seen == ["a1", "b1", "|", "b2", "a2", "|", "a ends", "b ends"]
+    assert [len(taken) for taken in seconds.values()] == [1, 1]
+
+
+def test_a_contestant_that_fails_ends_the_contest():
+    def fails(turn):
+        raise RunError("Expected weights; there are none. Train some.")
+
+    with pytest.raises(RunError, match="there are none"):
+        cost.compete([cost.Contestant("a", fails)], 2)
 
 
 def test_an_engine_that_hangs_is_ended(tmp_path, monkeypatch):
@@ -108,9 +136,9 @@ def test_an_engine_that_hangs_is_ended(tmp_path, monkeypatch):
 def test_a_player_that_fails_is_named(tmp_path):
     prepare(workloads.get("digits"), tmp_path, rounds=2, seed=1)
     (tmp_path / "plan.npz").unlink()
-    engine = engines.plain("forwards", "--forwards", "steps")
+    engine = engines.plain("the bare loop")
     with (
-        pytest.raises(RunError, match=r"(?s)Expected forwards to train another.*plan\.npz"),
+        pytest.raises(RunError, match=r"(?s)Expected the bare loop to train another.*plan\.npz"),
         turns.started([(engine, tmp_path)]),
     ):
         pytest.fail("it cannot have started")

@@ -2,11 +2,10 @@
 
 Run as a script, so that its start and its memory are those of torch alone:
 
-    python bare.py FOLDER [--threads 1] [--forwards {steps,samples}] [--turns]
+    python bare.py FOLDER [--threads 1] [--turns]
 
-FOLDER is what prepare.py writes. The last line printed is the result as JSON. With `--forwards` it
-trains nothing: each round shows the samples to the first weights, without gradients. With `--turns`
-it waits after each round until it is told to go on.
+FOLDER is what prepare.py writes. The last line printed is the result as JSON. With `--turns` it
+waits after each round until it is told to go on.
 """
 
 from __future__ import annotations
@@ -157,14 +156,14 @@ def train(work: Work, turn: Turn) -> tuple[list[float], int, dict[str, Tensor]]:
 
 
 @torch.no_grad()
-def forwards(work: Work, each: str, turn: Turn) -> tuple[list[float], int]:
+def forwards(work: Work, each: str, turn: Turn) -> int:
     """As many forward passes as one more look at every batch, or at every sample once a round.
 
-    Each is on neighbours in memory, as many as in the batch: putting samples together is no part
-    of a forward pass.
+    They show samples to the first weights: each one neighbours in memory, as many as in the batch,
+    for putting samples together is no part of a forward pass.
     """
     model = network(work.workload).eval()
-    ends, steps = [], 0
+    steps = 0
     for asked in work.plan:
         for batches in asked:
             model.load_state_dict(work.initial)
@@ -173,9 +172,8 @@ def forwards(work: Work, each: str, turn: Turn) -> tuple[list[float], int]:
                 start = min(int(rows[0]), len(work.x) - len(rows))
                 model(work.x[start : start + len(rows)])
                 steps += 1
-        ends.append(time.monotonic())
         turn()
-    return ends, steps
+    return steps
 
 
 def at_once() -> None:
@@ -194,20 +192,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--forwards", choices=("steps", "samples"))
     parser.add_argument("--turns", action="store_true")
     options = parser.parse_args()
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     work, turn = read(options.folder), wait_for_turn if options.turns else at_once
     result: dict[str, Any] = {"version": f"torch {torch.__version__}"}
-    if options.forwards is not None:
-        result["ends"], result["steps"] = forwards(work, options.forwards, turn)
-    else:
-        result["ends"], result["steps"], weights = train(work, turn)
-        result["weights"] = str(options.folder / f"bare-{os.getpid()}.npz")
-        arrays: dict[str, Any] = {name: value.numpy() for name, value in weights.items()}
-        np.savez(result["weights"], **arrays)
+    result["ends"], result["steps"], weights = train(work, turn)
+    result["weights"] = str(options.folder / f"bare-{os.getpid()}.npz")
+    arrays: dict[str, Any] = {name: value.numpy() for name, value in weights.items()}
+    np.savez(result["weights"], **arrays)
     sys.stdout.write(json.dumps(result) + "\n")
 
 

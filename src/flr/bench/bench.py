@@ -50,8 +50,7 @@ def _measured(workload: Workload, setting: Setting, folder: Path, say: Say) -> l
 
     if workload.kind == "cost":
         prepared = ready(workload, "data")
-        entries = [Entry(engine, prepared, trains=False) for engine in cost.players()]
-        return compare(entries, setting.repeats, say, memory=False)
+        return cost.repeated(prepared, setting.repeats, say)
     if workload.kind == "engines":
         prepared = ready(workload, "data")
         entries = [Entry(engine, prepared) for engine in engines.compared()]

@@ -20,7 +20,7 @@ import numpy as np
 
 from flr import __version__, arrays, session
 from flr.bench import counting, workloads
-from flr.bench.bare import wait_for_turn
+from flr.bench.bare import Turn, at_once, wait_for_turn
 from flr.contract import MODEL
 from flr.engine.allocator import keep_freed_memory
 
@@ -28,7 +28,7 @@ _FIRST = f"{MODEL}0."  # the only network
 
 
 def run(
-    folder: Path, workers: int, method: Any, *, counts: Path | None = None, turns: bool = False
+    folder: Path, workers: int, method: Any, *, counts: Path | None = None, turn: Turn = at_once
 ) -> dict[str, Any]:
     """Trains a prepared workload; `counts` is where a counting network writes."""
     facts = json.loads((folder / "workload.json").read_text())
@@ -46,8 +46,7 @@ def run(
 
     def ended(_: dict[str, Any]) -> None:
         ends.append(time.monotonic())
-        if turns:
-            wait_for_turn()
+        turn()
 
     out = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
     done = session.run(config, out=out, on_round=ended)
@@ -74,9 +73,8 @@ def main() -> None:
     counts = options.folder / "counts" if options.counted else None
     if counts is not None:
         counts.unlink(missing_ok=True)
-    result = run(
-        options.folder, options.workers, options.method, counts=counts, turns=options.turns
-    )
+    turn = wait_for_turn if options.turns else at_once
+    result = run(options.folder, options.workers, options.method, counts=counts, turn=turn)
     if counts is not None:
         result["steps"] = counting.counted(counts)["backward"]
     sys.stdout.write(json.dumps(result) + "\n")

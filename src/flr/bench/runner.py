@@ -25,19 +25,16 @@ class Entry:
 
     engine: Engine
     prepared: Prepared
-    trains: bool = True  # takes the plan's steps, so that these can be compared
-    follows: bool = True  # and on the plan's samples, so that its weights can be
+    follows: bool = True  # trains on the plan's samples, so that its weights can be compared
 
 
-def compare(
-    entries: Sequence[Entry], repeats: int, say: Say, *, memory: bool = True
-) -> list[Measured]:
-    """With `memory`, every engine once alone (repeat 0); then `repeats` times in turns.
+def compare(entries: Sequence[Entry], repeats: int, say: Say) -> list[Measured]:
+    """Every engine once alone, for its memory (repeat 0); then `repeats` times in turns.
 
     The first one is the unit. Each repeat begins with another engine, so that none has a
     place of its own.
     """
-    found = compared(entries, [look(entry, say) for entry in entries]) if memory else []
+    found = compared(entries, [look(entry, say) for entry in entries])
     for repeat in range(1, repeats + 1):
         say(f"repeat {repeat} of {repeats}: {len(entries)} engines take turns")
         start = repeat % len(entries)
@@ -64,7 +61,7 @@ def turns(entries: Sequence[Entry], repeat: int) -> list[Measured]:
 def checked(entry: Entry, done: Measured) -> Measured:
     """A measurement of as many steps as the plan has."""
     prepared = entry.prepared
-    if entry.trains and done.steps is not None and done.steps != prepared.steps:
+    if done.steps is not None and done.steps != prepared.steps:
         raise RunError(
             f"Expected {prepared.steps:,} steps of {done.engine} in {prepared.rounds} rounds; it "
             f"took {done.steps:,}. It does other work, and its time says nothing: mend its adapter."

@@ -84,7 +84,10 @@ class Player:
 
 
 def take_turns(engines: Sequence[tuple[Engine, Path]], repeat: int, rounds: int) -> list[Measured]:
-    """Every engine plays all rounds; who begins changes from round to round."""
+    """Every engine plays all rounds; who begins changes from round to round.
+
+    One that has parts, which took turns within its rounds, says how long each of them took.
+    """
     load = os.getloadavg()[0]
     with started(engines) as playing:
         watches = [Watch(player.process.pid, memory=False) for player in playing]
@@ -98,10 +101,10 @@ def take_turns(engines: Sequence[tuple[Engine, Path]], repeat: int, rounds: int)
     used = None if before is None or after is None else after.since(before)
     return [
         Measured(
-            engine=player.name,
+            engine=name,
             repeat=repeat,
             first_round=player.first_round,
-            rounds=tuple(player.rounds),
+            rounds=tuple(seconds),
             cpu=None if used is None else used.own[place],
             memory=None,
             others=None if used is None else used.others(elapsed),
@@ -111,6 +114,7 @@ def take_turns(engines: Sequence[tuple[Engine, Path]], repeat: int, rounds: int)
             weights=result.get("weights"),
         )
         for place, (player, result) in enumerate(zip(playing, said, strict=True))
+        for name, seconds in result.get("parts", {player.name: player.rounds}).items()
     ]
 
 
