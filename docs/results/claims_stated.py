@@ -132,6 +132,7 @@ STATED = (
     Stated(
         "ELR and Mixup decline late, FLR and SLR hold",
         [
+            ("within", "falls_late"),
             ("fig-curves", "FLR ends above ELR"),
             ("fig-curves", "FLR ends above Mixup"),
             ("fig-curves", "SLR ends above Mixup"),

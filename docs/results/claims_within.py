@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -146,6 +146,31 @@ def is_smoother(found: Outcomes) -> list[Line]:
     words = "mean step of the share of wrong labels that the server sees through: FedAvg minus FLR"
     title = outcome.experiment.settings["iid"].title
     return [line(f"{MEMORIZING}, {title}", words, difference)]
+
+
+def falls_late(found: Outcomes) -> list[Line]:
+    """How far accuracy is below its peak at the end: ELR's and Mixup's minus FLR's and SLR's."""
+    outcome, lines = found["fig-curves"], []
+    for falling, holding in product(("elr", "mixup"), ("flr", "slr")):
+        names = [outcome.experiment.rows[key].title for key in (falling, holding)]
+        words = "best ten rounds minus the last ten: {} less {}".format(*names)
+        for key, setting in outcome.experiment.settings.items():
+            theirs, ours = outcome.at(falling, key), outcome.at(holding, key)
+            seeds = theirs.keys() & ours.keys()
+            difference = estimate(late_fall(theirs[seed]) - late_fall(ours[seed]) for seed in seeds)
+            lines.append(line(f"fig-curves, {setting.title}", words, difference))
+    return lines
+
+
+def late_fall(cell: Cell) -> float:
+    """The highest mean accuracy of ten rounds minus that of the last ten."""
+    points = {entry["round"]: entry["accuracy"] for entry in cell.curve if "accuracy" in entry}
+    means = [
+        fmean(value for number, value in points.items() if end - 10 < number <= end)
+        for end in points
+        if end >= 10
+    ]
+    return max(means) - means[-1]
 
 
 def skew_costs(found: Outcomes) -> list[Line]:

@@ -168,19 +168,16 @@ def make_server(
     return server
 
 
-def make_benchmark(
-    dataset: Dataset, scenario: Scenario, blueprint: Blueprint
-) -> BenchmarkDesk | None:
+def make_benchmark(clean_x: Tensor, clean_y: Tensor, blueprint: Blueprint) -> BenchmarkDesk | None:
     """The server's clean samples, where the scenario sets some aside."""
-    if not len(scenario.benchmark):
-        if blueprint.method.supervised:
-            raise ConfigError(
-                "The method needs clean samples at the server; the saved scenario has set none "
-                "aside. Build it again with [scenario] benchmark = 50, say."
-            )
-        return None
-    x, y = dataset.train.x[scenario.benchmark], dataset.train.y[scenario.benchmark]
-    return BenchmarkDesk(blueprint, dataset.normalise(x), y)
+    if len(clean_y):
+        return BenchmarkDesk(blueprint, clean_x, clean_y)
+    if blueprint.method.supervised:
+        raise ConfigError(
+            "The method needs clean samples at the server; the saved scenario has set none "
+            "aside. Build it again with [scenario] benchmark = 50, say."
+        )
+    return None
 
 
 def predict_here(config: Config, networks: nn.ModuleList, test: Inputs) -> Predict:

@@ -19,7 +19,7 @@ from flr.folders import default_folder, locked, new_folder, refuse_other_runs
 from flr.report import lines, summary
 from flr.report.diary import CLIENTS, METRICS
 from flr.scenario import scenario as scenarios
-from flr.simulate import OnRound, federate
+from flr.simulate import Material, OnRound, federate
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ def run(
         scenario.save(folder / "scenario.safetensors")
         # last: a folder with a config is a run that can be resumed
         write_atomically(folder / "config.toml", resolved.to_toml())
-        federate(resolved, dataset, scenario, folder, on_round)
+        material = Material.of(resolved, dataset, scenario)
+        del dataset  # a large one would be kept in memory for the whole run
+        federate(resolved, material, scenario, folder, on_round)
     return Run(folder)
 
 
@@ -100,7 +102,9 @@ def resume(
         dataset = load_data(config, data)
         scenario = scenarios.load(folder / "scenario.safetensors")
         scenarios.check_fits(scenario, dataset)
-        federate(config, dataset, scenario, folder, on_round)
+        material = Material.of(config, dataset, scenario)
+        del dataset
+        federate(config, material, scenario, folder, on_round)
     return Run(folder)
 
 

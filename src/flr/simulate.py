@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from flr import trackers
 from flr.assemble import (
@@ -19,7 +22,8 @@ from flr.assemble import (
 from flr.client.state import StateFiles
 from flr.config import Config
 from flr.contract import Method
-from flr.data.dataset import Dataset
+from flr.data.dataset import Dataset, Parts, SiteTable, Subject
+from flr.data.lazy import Inputs
 from flr.engine.attack import Adversary
 from flr.engine.local import LocalTransport
 from flr.engine.run import Federation
@@ -35,25 +39,52 @@ from flr.scenario.scenario import Scenario
 OnRound = Callable[[dict[str, Any]], None]
 
 
+@dataclass(frozen=True)
+class Material:
+    """What a run needs of a data set: raw inputs would lie in memory beside the normalised ones."""
+
+    subject: Subject
+    sites: SiteTable
+    test_x: Inputs
+    test_y: Tensor
+    clean_x: Tensor  # at the server; often none
+    clean_y: Tensor
+    true: Parts  # for the recorder alone
+    verified: bool
+
+    @classmethod
+    def of(cls, config: Config, dataset: Dataset, scenario: Scenario) -> Material:
+        """Everything normalised."""
+        return cls(
+            subject=dataset.subject(config.data.augment),
+            sites=make_sites(dataset, scenario),
+            test_x=dataset.normalise(dataset.test.x),
+            test_y=dataset.test.y,
+            clean_x=dataset.normalise(dataset.train.x[scenario.benchmark]),
+            clean_y=dataset.train.y[scenario.benchmark],
+            true=Oracle.of(scenario, dataset).true,
+            verified=dataset.verified,
+        )
+
+
 def federate(
-    config: Config, dataset: Dataset, scenario: Scenario, folder: Path, on_round: OnRound | None
+    config: Config, material: Material, scenario: Scenario, folder: Path, on_round: OnRound | None
 ) -> None:
     """Trains, or goes on training, in a run folder that holds config and scenario."""
-    subject = dataset.subject(config.data.augment)
+    subject, sites = material.subject, material.sites
     state = StateFiles(folder / "checkpoint" / "state")
-    sites = make_sites(dataset, scenario)
-    views = {TEST: dataset.normalise(dataset.test.x), SITES: sites.x}
+    views = {TEST: material.test_x, SITES: sites.x}
     blueprint = make_blueprint(config, subject, sites, state, views)
     method = blueprint.method
     with threads(config.train.threads):
         networks = blueprint.networks()
-        benchmark = make_benchmark(dataset, scenario, blueprint)
+        benchmark = make_benchmark(material.clean_x, material.clean_y, blueprint)
         server = make_server(config, scenario.sizes.tolist(), method, networks, benchmark)
         workers = min(config.workers, server.per_round)
         adversary = make_adversary(config, scenario, server.buffers)
         transport = LocalTransport(blueprint, workers, config.drop, adversary)
         shown = views_of(config, networks, views[TEST])
-        probe = make_recorder(config, dataset, scenario, transport, shown, on_round, folder)
+        probe = make_recorder(config, material, scenario, transport, shown, on_round, folder)
         federation = Federation(
             method=method,
             server=server,
@@ -88,7 +119,7 @@ def make_adversary(config: Config, scenario: Scenario, buffers: frozenset[str]) 
 
 def make_recorder(
     config: Config,
-    dataset: Dataset,
+    material: Material,
     scenario: Scenario,
     transport: LocalTransport,
     views: Views | None,
@@ -99,10 +130,10 @@ def make_recorder(
     return Recorder(
         folder=folder,
         predict=transport.predict,
-        test_y=dataset.test.y,
-        classes=dataset.classes,
+        test_y=material.test_y,
+        classes=material.subject.classes,
         table=transport.sites,
-        true=Oracle.of(scenario, dataset).true,
+        true=material.true,
         nominal=scenario.nominal,
         rounds=config.rounds,
         every=config.eval.every,
@@ -110,7 +141,7 @@ def make_recorder(
         trackers=trackers.make(config.trackers, folder),
         on_round=on_round,
         views=views,
-        verified=dataset.verified,
+        verified=material.verified,
     )
 
 

@@ -76,6 +76,21 @@ def test_a_curve_that_peaks_and_falls(within):
     assert "+40.0" in peak[1]
 
 
+def test_a_late_fall_is_from_the_best_ten_rounds_to_the_last_ten(within):
+    def run(*accuracies: float) -> Cell:
+        points = [[number, value] for number, value in enumerate(accuracies, 1)]
+        return Cell("", {"curve": {"accuracy": points, **{side: [] for side in SIDES}}})
+
+    rising, peaked = (0.1,) * 5, (0.9,)  # one round is no peak
+    flat, falling = run(*rising, *[0.5] * 20, *peaked), run(*rising, *[0.5] * 15, *[0.3] * 10)
+    assert within.late_fall(flat) == pytest.approx(0)
+    assert within.late_fall(falling) == pytest.approx(0.2)
+    cells = {("elr", "iid"): lambda _: falling, ("flr", "iid"): lambda _: flat}
+    elr_flr = within.falls_late(outcome("fig-curves", cells))[0]
+    assert elr_flr[1].startswith("best ten rounds minus the last ten: ELR less FLR: +20.0")
+    assert elr_flr[2] == "holds"
+
+
 def test_jumps_are_not_smooth(within):
     runs = {("fedavg", "iid"): memory(server=(0.3, 0.6, 0.2)), ("flr", "iid"): memory()}
     (found,) = within.is_smoother(outcome("table-memorization", runs))

@@ -31,7 +31,6 @@ SHARED = [
     (("table-choices", "schedule", "iid"), ("table-memorization", "flr", "iid")),
     (("table-regularizers", "ce", "sym-0.0-0.8"), ("table-memorization", "fedavg", "iid")),
     (("fig-server-aware", "fedavg", "rho-0.8"), ("table-memorization", "fedavg", "iid")),
-    (("fig-server-aware", "flr", "rho-1.0"), ("fig-curves", "flr", "iid")),
     (("fig-server-aware", "fedavg", "rho-0.6"), ("table-regularizers", "ce", "sym-0.0-0.6")),
 ]
 

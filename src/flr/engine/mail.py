@@ -32,8 +32,9 @@ class Slot:
 
     @classmethod
     def of(cls, size: int) -> Slot:
-        """Pages that are never written take no memory."""
-        return cls(torch.empty(size, dtype=torch.uint8).share_memory_())
+        """Pages that are never written take no memory; `share_memory_` would write them all."""
+        shared = torch.UntypedStorage._new_shared(size)  # no public way is as lazy
+        return cls(torch.empty(0, dtype=torch.uint8).set_(shared))
 
     def put(self, sent: Arrays) -> Note:
         """Lays arrays down for the other side, which needs the note to find them."""

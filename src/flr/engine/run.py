@@ -67,17 +67,8 @@ class Federation:
         started = time.perf_counter()
         self.boundary = Checkpoint.of(server, self.versions)
         while (task := method.plan(server)) is not None:
-            predict = task.name == "fit" and self.probe.wants_predictions(server.round + 1)
-            answers = self.transport.ask(task, self.versions, predict)
-            accepted, seen = screen(task, answers, by_name(method.sends, method.models))
-            outcomes += seen
-            self.require_replies(task, accepted, seen)
-            self.accept(task, accepted)
-
             before = server.round
-            method.reduce(server, task, [answer.reply for answer in accepted])
-            server.step += 1
-
+            outcomes += self.perform(task)
             if server.round > before:
                 seconds = time.perf_counter() - started
                 self.probe.round_end(
@@ -89,6 +80,18 @@ class Federation:
                 self.boundary = Checkpoint.of(server, self.versions)
                 if server.round % self.checkpoint_every == 0 or server.round == server.rounds:
                     self.save()
+
+    def perform(self, task: Task) -> list[Outcome]:
+        """One exchange with clients; their replies are forgotten before the next one begins."""
+        method, server = self.method, self.server
+        predict = task.name == "fit" and self.probe.wants_predictions(server.round + 1)
+        answers = self.transport.ask(task, self.versions, predict)
+        accepted, outcomes = screen(task, answers, by_name(method.sends, method.models))
+        self.require_replies(task, accepted, outcomes)
+        self.accept(task, accepted)
+        method.reduce(server, task, [answer.reply for answer in accepted])
+        server.step += 1
+        return outcomes
 
     def accept(self, task: Task, accepted: Sequence[Answer]) -> None:
         """Makes the new states count; an old one goes unless a checkpoint needs it."""
