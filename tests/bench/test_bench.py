@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flr.bench import cost, engines, runner, turns, workloads
+from flr.bench import bare, cost, engines, runner, turns, workloads
 from flr.bench.prepare import prepare
 from flr.cli.main import main
 from flr.errors import ConfigError, RunError
@@ -94,13 +94,12 @@ def test_flr_and_its_units_take_turns_in_one_process(tmp_path):
     names = ["fedavg", "flr, batch", "forwards, steps", "flr, round", "forwards, samples"]
     assert list(by_name) == names
     assert all(len(done.rounds) == 2 and min(done.rounds) > 0 for done in taken)
-    assert len({done.cpu for done in taken}) == 1  # the process's
+    assert all(done.first_round > 0 and done.cpu is None for done in taken)
     assert all(done.others is None or 0 <= done.others <= 1 for done in taken)
     assert isinstance(cost.cost(by_name, "batch"), float)
 
 
-def test_one_contestant_computes_at_a_time(monkeypatch):
-    monkeypatch.setattr(cost, "wait_for_turn", lambda: seen.append("|"))
+def test_one_contestant_computes_at_a_time():
     seen: list[str] = []
 
     def two_rounds(name, turn):
@@ -110,9 +109,9 @@ def test_one_contestant_computes_at_a_time(monkeypatch):
         seen.append(f"{name} ends")
 
     playing = [cost.Contestant(name, partial(two_rounds, name)) for name in "ab"]
-    seconds = cost.compete(playing, 2)
+    seconds = cost.compete(playing, 2, lambda: seen.append("|"))
     assert seen == ["a1", "b1", "|", "b2", "a2", "|", "a ends", "b ends"]
-    assert [len(taken) for taken in seconds.values()] == [1, 1]
+    assert [len(taken) for taken in seconds.values()] == [2, 2]
 
 
 def test_a_contestant_that_fails_ends_the_contest():
@@ -120,7 +119,12 @@ def test_a_contestant_that_fails_ends_the_contest():
         raise RunError("Expected weights; there are none. Train some.")
 
     with pytest.raises(RunError, match="there are none"):
-        cost.compete([cost.Contestant("a", fails)], 2)
+        cost.compete([cost.Contestant("a", fails)], 2, bare.at_once)
+
+
+def test_a_contestant_that_ends_too_early_is_named():
+    with pytest.raises(RunError, match="Expected another round of a; it has ended"):
+        cost.compete([cost.Contestant("a", lambda turn: turn())], 2, bare.at_once)
 
 
 def test_an_engine_that_hangs_is_ended(tmp_path, monkeypatch):

@@ -85,6 +85,9 @@ def test_a_late_fall_is_from_the_best_ten_rounds_to_the_last_ten(within):
     flat, falling = run(*rising, *[0.5] * 20, *peaked), run(*rising, *[0.5] * 15, *[0.3] * 10)
     assert within.late_fall(flat) == pytest.approx(0)
     assert within.late_fall(falling) == pytest.approx(0.2)
+    curve = {"accuracy": [[2, 0.5], [4, 0.5], [6, 0.5], [8, 0.5], [10, 0.5], [11, 0.0], [12, 0.5]]}
+    thin = Cell("", {"curve": curve | {side: [] for side in SIDES}})
+    assert within.late_fall(thin) == pytest.approx(0)  # round 11 has no partner before
     cells = {("elr", "iid"): lambda _: falling, ("flr", "iid"): lambda _: flat}
     elr_flr = within.falls_late(outcome("fig-curves", cells))[0]
     assert elr_flr[1].startswith("best ten rounds minus the last ten: ELR less FLR: +20.0")

@@ -122,6 +122,16 @@ def test_what_is_shown_twice_is_trained_once(one, other, scale):
     assert len(hashes) == 1
 
 
+def test_longer_curves_of_a_laptop_are_shown_once_only():
+    one, other = ("fig-server-aware", "flr", "rho-1.0"), ("fig-curves", "flr", "iid")
+    for scale, runs in (("paper", 1), ("laptop", 2)):
+        found = {
+            cells.hash_of(configs(name, scale)[Place(row, setting, 1)])
+            for name, row, setting in (one, other)
+        }
+        assert len(found) == runs
+
+
 def test_models_that_a_picture_needs_are_kept_by_the_table_that_trains_them():
     assert load("fig-tsne").models == "need"
     assert load("table-memorization").models == "keep"

@@ -3,7 +3,7 @@
 It is less than two processes of one program differ by, for one is luckier with its memory than the
 other. So all are threads of one process, of which one computes at a time:
 
-    python -m flr.bench.cost FOLDER
+    python -m flr.bench.cost FOLDER [--turns]
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import torch
 
 from flr import __version__
 from flr.bench import bare, ours
-from flr.bench.bare import Turn, wait_for_turn
+from flr.bench.bare import Turn, at_once, wait_for_turn
 from flr.bench.engines import Engine
 from flr.bench.measure import Measured
 from flr.bench.prepare import Prepared
 from flr.bench.runner import Say
 from flr.bench.turns import take_turns
 from flr.engine.allocator import keep_freed_memory
+from flr.errors import RunError
 
 FEDAVG = "fedavg"
 FORWARDS = {"batch": "steps", "round": "samples"}  # by server_predictions: what the unit looks at
@@ -41,17 +42,21 @@ class Contestant(Thread):
         super().__init__(name=name, daemon=True)
         self.program = program
         self.told, self.over = Semaphore(0), Semaphore(0)
+        self.ended = False
         self.error: Exception | None = None
         self.start()
 
     def run(self) -> None:
         """Until the program ends."""
+        torch.set_num_threads(1)  # each thread has a number of its own
         self.told.acquire()
         try:
             self.program(self.turn)
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for us raises it
             self.error = error
-        self.over.release()
+        finally:
+            self.ended = True
+            self.over.release()
 
     def turn(self) -> None:
         """A round is over."""
@@ -60,6 +65,11 @@ class Contestant(Thread):
 
     def play(self) -> float:
         """One more round, or what comes after the last; in seconds."""
+        if self.ended:
+            raise RunError(
+                f"Expected another round of {self.name}; it has ended. Mend it: all have to train "
+                "the same number of rounds."
+            )
         began = time.monotonic()
         self.told.release()
         self.over.acquire()
@@ -84,17 +94,17 @@ def contestants(folder: Path) -> list[Contestant]:
     return found
 
 
-def compete(playing: Sequence[Contestant], rounds: int) -> dict[str, list[float]]:
+def compete(playing: Sequence[Contestant], rounds: int, turn: Turn) -> dict[str, list[float]]:
     """Seconds of each one's rounds; who begins changes from round to round."""
     seconds: dict[str, list[float]] = {player.name: [] for player in playing}
     for number in range(rounds):
         place = number % len(playing)
         for player in (*playing[place:], *playing[:place]):
             seconds[player.name].append(player.play())
-        wait_for_turn()
+        turn()
     for player in playing:
         player.play()
-    return {name: taken[1:] for name, taken in seconds.items()}  # the first one warms up
+    return seconds
 
 
 def repeated(prepared: Prepared, repeats: int, say: Say) -> list[Measured]:
@@ -118,12 +128,12 @@ def main() -> None:
     """Lets them compete and prints how long each took."""
     parser = argparse.ArgumentParser(prog="python -m flr.bench.cost")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--turns", action="store_true", help="as every engine has it")
-    folder = parser.parse_args().folder
+    parser.add_argument("--turns", action="store_true")
+    options = parser.parse_args()
     keep_freed_memory(for_all_threads=True)
-    torch.set_num_threads(1)
-    rounds = json.loads((folder / "workload.json").read_text())["rounds"]
-    parts = compete(contestants(folder), rounds)
+    rounds = json.loads((options.folder / "workload.json").read_text())["rounds"]
+    turn = wait_for_turn if options.turns else at_once
+    parts = compete(contestants(options.folder), rounds, turn)
     sys.stdout.write(json.dumps({"parts": parts, "version": f"flr {__version__}"}) + "\n")
 
 

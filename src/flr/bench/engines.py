@@ -49,11 +49,11 @@ def plain(name: str, *options: str) -> Engine:
     return Engine(name, (sys.executable, bare.__file__), options)
 
 
-def own(workers: int, *options: str, name: str = "") -> Engine:
+def own(workers: int, name: str = "") -> Engine:
     """Our engine."""
     shown = name or f"flr, {workers} worker{'s' if workers > 1 else ''}"
     command = (sys.executable, "-m", "flr.bench.ours")
-    return Engine(shown, command, ("--workers", str(workers), *options), ("--counted",))
+    return Engine(shown, command, ("--workers", str(workers)), ("--counted",))
 
 
 def unit() -> Engine:

@@ -1,6 +1,6 @@
 """Our engine in a process of its own, as a user runs it; prints what an adapter has to print.
 
-python -m flr.bench.ours FOLDER [--workers 2] [--method JSON] [--counted] [--turns]
+python -m flr.bench.ours FOLDER [--workers 2] [--counted] [--turns]
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m flr.bench.ours")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--method", type=json.loads, default='"fedavg"')
     parser.add_argument("--counted", action="store_true")
     parser.add_argument("--turns", action="store_true")
     options = parser.parse_args()
@@ -74,7 +73,7 @@ def main() -> None:
     if counts is not None:
         counts.unlink(missing_ok=True)
     turn = wait_for_turn if options.turns else at_once
-    result = run(options.folder, options.workers, options.method, counts=counts, turn=turn)
+    result = run(options.folder, options.workers, "fedavg", counts=counts, turn=turn)
     if counts is not None:
         result["steps"] = counting.counted(counts)["backward"]
     sys.stdout.write(json.dumps(result) + "\n")

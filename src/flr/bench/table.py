@@ -221,12 +221,12 @@ def markdown(results: Sequence[dict[str, Any]]) -> str:
 
 
 EXPLAINED = """Ratios are to the first line of a table, the unit, in the same repeat: median and
-range over repeats. In a repeat all engines live in fresh processes and take turns, round by round;
-its ratio is the median over all rounds but the first. "First s" is from the start of a process to
-the end of its first round, while the others waited. Memory is the most that it and its descendants
-had, shared pages counted once (PSS), in MB of 10^6 bytes; it was looked at in a run that was not
-timed. "Weights" are compared with the unit's: "same" are the same bits, a number is their distance
-as a share of what was learned. Written by `flr bench`.
+range over repeats. In a repeat all engines live in fresh processes (in `flr`: as threads of one)
+and take turns, round by round; its ratio is the median over all rounds but the first. "First s" is
+from the start of a process to the end of its first round, while the others waited. Memory is the
+most that it and its descendants had, shared pages counted once (PSS), in MB of 10^6 bytes; it was
+looked at in a run that was not timed. "Weights" are compared with the unit's: "same" are the same
+bits, a number is their distance as a share of what was learned. Written by `flr bench`.
 """
 
 

@@ -72,6 +72,13 @@ class Player:
             raise self.failed("end with one line of JSON") from None
         return found
 
+    def parts(self, result: dict[str, Any]) -> dict[str, list[float]]:
+        """Seconds of all rounds; of each part, where it has some that took turns themselves."""
+        found: dict[str, list[float]] = result.get(
+            "parts", {self.name: [self.first_round, *self.rounds]}
+        )
+        return found
+
     def failed(self, expected: str) -> RunError:
         """Why it cannot be measured, with its last words."""
         end(self.process)
@@ -84,10 +91,7 @@ class Player:
 
 
 def take_turns(engines: Sequence[tuple[Engine, Path]], repeat: int, rounds: int) -> list[Measured]:
-    """Every engine plays all rounds; who begins changes from round to round.
-
-    One that has parts, which took turns within its rounds, says how long each of them took.
-    """
+    """Every engine plays all rounds; who begins changes from round to round."""
     load = os.getloadavg()[0]
     with started(engines) as playing:
         watches = [Watch(player.process.pid, memory=False) for player in playing]
@@ -103,9 +107,9 @@ def take_turns(engines: Sequence[tuple[Engine, Path]], repeat: int, rounds: int)
         Measured(
             engine=name,
             repeat=repeat,
-            first_round=player.first_round,
-            rounds=tuple(seconds),
-            cpu=None if used is None else used.own[place],
+            first_round=first,
+            rounds=tuple(rounds),
+            cpu=None if used is None or "parts" in result else used.own[place],
             memory=None,
             others=None if used is None else used.others(elapsed),
             load=load,
@@ -114,7 +118,7 @@ def take_turns(engines: Sequence[tuple[Engine, Path]], repeat: int, rounds: int)
             weights=result.get("weights"),
         )
         for place, (player, result) in enumerate(zip(playing, said, strict=True))
-        for name, seconds in result.get("parts", {player.name: player.rounds}).items()
+        for name, (first, *rounds) in player.parts(result).items()
     ]
 
 
