@@ -155,7 +155,8 @@ def anchor(title: str) -> str:
 
 TEXT = """# Which of the paper's claims hold here
 
-At laptop scale: 5,000 images, 20 clients of which 5 are asked, 50 rounds, a small CNN; see
+At laptop scale: 5,000 images, 20 clients of which 5 are asked, 50 rounds (fig-curves and
+fig-longer: 150), a small CNN; see
 [all tables and figures](README.md) for the numbers, [the settings](settings.md) for what every
 method was allowed to try. Nothing here says what holds at the paper's scale.
 

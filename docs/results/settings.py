@@ -182,8 +182,9 @@ The first one of each method is the paper's; where it states none, FLR's (ER, SL
   `warmup = "ce"` is the default.
   [table-memorization](README.md#table-memorization) has both readings with the paper's lam = 2.
 - What takes FLR apart has the paper's lam = 2: `table-memorization` and the pictures of its runs,
-  `fig-ablation`, `table-choices`. `fig-cifar10n` and `fig-longer` have both: with lam = 1 the term
-  outweighs no wrong label, see [the claims](claims.md).
+  `fig-ablation`, `table-choices`. So have FLR and SLR in `fig-curves`, which is as long as
+  `fig-longer`. `fig-cifar10n` and `fig-longer` have both: with lam = 1 the term outweighs no wrong
+  label, see [the claims](claims.md).
 - Only FedAvg and FLR were looked at under asymmetric noise.
 
 ```sh
