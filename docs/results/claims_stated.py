@@ -19,8 +19,8 @@ class Stated(NamedTuple):
 
 
 LATE_LAM = (
-    "FLR and SLR have the paper's lam = 2, for [fig-longer](README.md#fig-longer) had shown that lam = "
-    "1 memorizes over 150 rounds; ELR and Mixup keep the options that were best after 50."
+    "FLR and SLR have the paper's lam = 2, for [fig-longer](README.md#fig-longer) had shown that "
+    "lam = 1 memorizes over 150 rounds; ELR and Mixup keep the options that were best after 50."
 )
 
 STATED = (
@@ -146,8 +146,8 @@ STATED = (
             ("fig-curves", "Mixup memorizes more"),
         ],
         note=(
-            "What is judged is whether ELR and Mixup fall further than FLR and SLR; the measure of a "
-            "fall is ours. " + LATE_LAM
+            "What is judged is whether ELR and Mixup fall further than FLR and SLR; the measure of "
+            "a fall is ours. " + LATE_LAM
         ),
     ),
     Stated(

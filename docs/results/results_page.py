@@ -119,9 +119,9 @@ What else was measured, each page with the command that gives it again:
 
 Our numbers at laptop scale: 5,000 images of CIFAR-10 or of 20 classes of CIFAR-100, 20 clients of
 which 5 are asked, 50 rounds of 5 epochs (fig-curves and fig-longer: 150), a small CNN (34,000
-parameters); presets `laptop-cifar10` and `laptop-cifar100`. The paper trained ResNets on all images for 300 to 800 rounds, so compare
-directions, not numbers. All runs on two cores, CPU, torch 2.13.0; each is a file in
-[reproduction/cells](reproduction/cells). How, and what is inferred:
+parameters); presets `laptop-cifar10` and `laptop-cifar100`. The paper trained ResNets on all
+images for 300 to 800 rounds, so compare directions, not numbers. All runs on two cores, CPU, torch
+2.13.0; each is a file in [reproduction/cells](reproduction/cells). How, and what is inferred:
 [reproduce the paper](../how-to/reproduce-the-paper.md). Best accuracy is the best over rounds on
 the test set, as the paper has it; `runs.csv` beside each table has the last round and the mean of
 the last ten, too. Numbers without ± are of one seed.
