@@ -40,6 +40,7 @@ ROWS = {  # whose options are the row's, not the preset's
     "ts": ("table-regularizers", "ts", "sym-0.0-0.8"),
     "flr+": ("fig-cifar10n", "flr-plus", "worst"),
     "coteaching": ("fig-cifar10n", "coteaching", "worst"),
+    "rofl": ("fig-cifar10n", "rofl", "worst"),
 }
 
 
