@@ -200,7 +200,7 @@ The first one of each method is the paper's; where it states none, FLR's (ER, SL
   label, see [the claims](claims.md).
 - RoFL learns little here, for it replaces labels by what the global model says while that is wrong
   on most images. Looked into with 20 rounds of seed 0: without it and its two terms (`lam_cen = 0`,
-  `lam_e = 0`, `pseudo_rounds = 20`) it ends at 39.9 % on the test set, as others do; with
+  `lam_e = 0`, `pseudo_rounds = 20`) it ends at 39.9 % on the test set; with
   `pseudo_rounds = 2` at 22.9 %, with `lam_e = 0.8` at 32.9 %, with `lam_cen = 1` at 39.2 %. These
   runs chose nothing. Its last row in the table is the public code's reading of the centroid term,
   which trains nothing there.
