@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from typing import Any, Literal
@@ -59,7 +59,7 @@ class Part:
     ours: bool = False  # the paper has no such row or column
     panel: str = ""  # of a picture with several
     x: str = ""  # where it stands on the axis
-    trials: int | None = None  # run with the first so many seeds alone
+    trials: int | None = None  # run with the first so many seeds alone; 0: left out at this scale
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,21 @@ class Experiment:
 
     @cached_property
     def settings(self) -> dict[str, Part]:
-        return {key: _part(key, table) for key, table in self.document.get("settings", {}).items()}
+        return _parts(self.document.get("settings", {}))
 
     @cached_property
     def rows(self) -> dict[str, Part]:
-        return {key: _part(key, table) for key, table in self.document.get("rows", {}).items()}
+        return _parts(self.document.get("rows", {}))
 
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
-        return tuple(Claim(**{"settings": (), **raw}) for raw in self.document.get("claims", []))
+        """Those on rows that are there, each with the settings that are."""
+        found = []
+        for claim in (Claim(**raw) for raw in self.document.get("claims", [])):
+            named = tuple(key for key in claim.settings if key in self.settings)
+            if {claim.row, claim.than} <= self.rows.keys() and (named or not claim.settings):
+                found.append(replace(claim, settings=named))
+        return tuple(found)
 
     def paper(self, row: str, setting: str) -> Any:
         """The paper's numbers for a cell: a mean, [mean, deviation], a longer list, or None."""
@@ -203,6 +209,11 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 def _same(below: Any, above: Any) -> bool:
     """Options of one kind of noise, say, are none of another's."""
     return all(below.get(key) == above.get(key, below.get(key)) for key in ("kind", "name"))
+
+
+def _parts(tables: Mapping[str, Any]) -> dict[str, Part]:
+    found = (_part(key, table) for key, table in tables.items())
+    return {part.key: part for part in found if part.trials != 0}
 
 
 def _part(key: str, table: Mapping[str, Any]) -> Part:
