@@ -30,14 +30,6 @@ NORMED = Workload(
 )
 
 
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("name", ["main", "digits", "resnet"])
 def test_the_networks_are_those_of_the_registry(name):
     work = workloads.get(name)

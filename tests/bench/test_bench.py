@@ -99,6 +99,7 @@ def test_flr_and_its_units_take_turns_in_one_process(tmp_path):
     assert isinstance(cost.cost(by_name, "batch"), float)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_one_contestant_computes_at_a_time():
     seen: list[str] = []
 
@@ -114,6 +115,7 @@ def test_one_contestant_computes_at_a_time():
     assert [len(taken) for taken in seconds.values()] == [2, 2]
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_contestant_that_fails_ends_the_contest():
     def fails(turn):
         raise RunError("Expected weights; there are none. Train some.")
@@ -122,6 +124,7 @@ def test_a_contestant_that_fails_ends_the_contest():
         cost.compete([cost.Contestant("a", fails)], 2, bare.at_once)
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_contestant_that_ends_too_early_is_named():
     with pytest.raises(RunError, match="Expected another round of a; it has ended"):
         cost.compete([cost.Contestant("a", lambda turn: turn())], 2, bare.at_once)
