@@ -52,7 +52,15 @@ TRIED: dict[str, list[dict[str, Any]]] = {  # what the preset has not said other
     "ts": [{"factor": factor, "mode": "sharpen"} for factor in (4.0, 2.0)],
     "gce": [{"q": q} for q in (0.7, 0.3)],
     "fedcorr": [{"iterations": iterations} for iterations in (5, 3)],
-    "flr+": [{"name": "fedcorr", "inner": {"name": "flr", "lam": lam}} for lam in (3.0, 2.0, 1.0)],
+    "flr+": [
+        {"name": "fedcorr", "inner": {"name": "flr", **options}}
+        for options in (
+            {"lam": 3.0},
+            {"lam": 2.0},
+            {"lam": 1.0},
+            {"lam": 1.0, "warmup_rounds": 20},  # as long as the first stage
+        )
+    ],
     "fedprox": [{"mu": mu} for mu in (0.001, 0.1)],
     "slr": [{"lam": lam} for lam in (2.0, 1.0)],
     "mixup": [{"alpha": alpha} for alpha in (1.0, 0.2)],
