@@ -219,6 +219,14 @@ STATED = (
         [("table-clothing1m", "FLR is")],
     ),
     Stated(
+        "Wrong labels cost FedAvg accuracy (ours)",
+        [("within", "noise_costs")],
+    ),
+    Stated(
+        "FLR is ahead of FedAvg over the last ten rounds (ours)",
+        [("within", "leads_late")],
+    ),
+    Stated(
         "FLR in one stage is better than FedCorr",
         [("table-cifar100", "FLR, in one stage")],
     ),

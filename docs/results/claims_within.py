@@ -91,6 +91,34 @@ def lead_grows(found: Outcomes) -> list[Line]:
     return lines
 
 
+def noise_costs(found: Outcomes) -> list[Line]:
+    """FedAvg's best accuracy without noise minus that of each column: what can be won back."""
+    outcome, lines = found["table-cifar100"], []
+    clean = outcome.at("fedavg", "clean")
+    for key, setting in outcome.experiment.settings.items():
+        if key != "clean":
+            noisy = outcome.at("fedavg", key)
+            difference = estimate(
+                best(clean[s]) - best(noisy[s]) for s in clean.keys() & noisy.keys()
+            )
+            words = "FedAvg, without noise minus with it, best accuracy"
+            lines.append(line(f"table-cifar100, {setting.title}", words, difference))
+    return lines
+
+
+def leads_late(found: Outcomes) -> list[Line]:
+    """FLR minus FedAvg, mean of the last ten rounds, wherever both were trained with noise."""
+    lines = []
+    for name in ("fig-cifar10n", "table-cifar100", "fig-server-aware", "fig-dirichlet"):
+        outcome = found[name]
+        for key, setting in outcome.experiment.settings.items():
+            if key != "clean":
+                difference = estimate(gap(outcome, key, last_ten).values())
+                words = "FLR minus FedAvg, mean of the last ten rounds"
+                lines.append(line(f"{name}, {setting.title}", words, difference))
+    return lines
+
+
 def plus_is_best(found: Outcomes) -> list[Line]:
     """FLR+ minus the other method of the federation with the best mean; without noise reversed."""
     lines = []
@@ -225,10 +253,18 @@ def last(cell: Cell, side: str) -> float:
     return float(cell.summary["memorization"][side][MEMORIZED])
 
 
-def gap(outcome: Outcome, setting: str) -> dict[int, float]:
+def best(cell: Cell) -> float:
+    return float(cell.summary["accuracy"]["best"])
+
+
+def last_ten(cell: Cell) -> float:
+    return float(cell.summary["accuracy"]["last10"])
+
+
+def gap(outcome: Outcome, setting: str, value: Callable[[Cell], float] = best) -> dict[int, float]:
     """FLR minus FedAvg by seed."""
     ours, theirs = outcome.at("flr", setting), outcome.at("fedavg", setting)
-    return {seed: best(ours[seed]) - best(theirs[seed]) for seed in ours.keys() & theirs.keys()}
+    return {seed: value(ours[seed]) - value(theirs[seed]) for seed in ours.keys() & theirs.keys()}
 
 
 def best_rival(row: str, outcome: Outcome, setting: str) -> tuple[str, list[float]]:
@@ -244,10 +280,6 @@ def best_rival(row: str, outcome: Outcome, setting: str) -> tuple[str, list[floa
         return "", []
     name = max(rivals, key=lambda title: fmean(rivals[title]))
     return name, [best(o) - t for o, t in zip(ours.values(), rivals[name], strict=True)]
-
-
-def best(cell: Cell) -> float:
-    return float(cell.summary["accuracy"]["best"])
 
 
 def over_settings(

@@ -22,7 +22,11 @@ def within(results_script):
     return results_script("claims_within")
 
 
-def cell(best: float = 0.5, shares: Mapping[str, tuple[float, float, float]] | None = None) -> Cell:
+def cell(
+    best: float = 0.5,
+    shares: Mapping[str, tuple[float, float, float]] | None = None,
+    late: float = 0.5,
+) -> Cell:
     """Shares of wrong labels seen through, in rounds 5, 10 and 20; the rest is memorized."""
     curve: dict[str, Any] = {"accuracy": []}
     for side in SIDES:
@@ -32,7 +36,7 @@ def cell(best: float = 0.5, shares: Mapping[str, tuple[float, float, float]] | N
             for number, value in zip((5, 10, 20), correct, strict=True)
         ]
     last = {side: dict(zip(KEYS, curve[side][-1][1:], strict=True)) for side in SIDES}
-    summary = {"accuracy": {"best": best}, "memorization": last}
+    summary = {"accuracy": {"best": best, "last10": late}, "memorization": last}
     return Cell("", {"curve": curve, "summary": summary})
 
 
@@ -46,8 +50,8 @@ def outcome(name: str, cells: Mapping[tuple[str, str], Any]) -> dict[str, Outcom
     return {name: Outcome(load(name), SEEDS, {}, found, Workshop(Path()))}
 
 
-def accuracy(value: float) -> Any:
-    return lambda seed: cell(best=value + seed / 1000)
+def accuracy(value: float, late: float = 0.5) -> Any:
+    return lambda seed: cell(best=value + seed / 1000, late=late)
 
 
 def memory(**shares: tuple[float, float, float]) -> Any:
@@ -113,6 +117,22 @@ def test_the_lead_grows_with_the_skew(within, skewed, verdict):
     assert verdict in [line[2] for line in within.lead_grows(found)]
     costs = {line[1].partition(",")[0]: line[2] for line in within.skew_costs(found) if line[3]}
     assert costs == {"FedAvg": "holds", "FLR": "contradicted" if skewed > 0.6 else "holds"}
+
+
+@pytest.mark.parametrize(("noisy", "verdict"), [(0.40, "holds"), (0.60, "contradicted")])
+def test_what_noise_costs(within, noisy, verdict):
+    runs = {("fedavg", "clean"): accuracy(0.50), ("fedavg", "asym-0.4-0.6"): accuracy(noisy)}
+    lines = within.noise_costs(outcome("table-cifar100", runs))
+    assert [line[2] for line in lines] == ["not run"] * 4 + [verdict]
+
+
+@pytest.mark.parametrize(("late", "verdict"), [(0.55, "holds"), (0.45, "contradicted")])
+def test_a_late_lead_is_one_of_the_last_ten_rounds(within, late, verdict):
+    names = ("table-cifar100", "fig-server-aware", "fig-dirichlet")
+    found = {name: outcome(name, {})[name] for name in names}
+    runs = {("fedavg", "worst"): accuracy(0.60), ("flr", "worst"): accuracy(0.60, late)}
+    lines = within.leads_late(found | outcome("fig-cifar10n", runs))
+    assert [line[2] for line in lines if line[3]] == [verdict]
 
 
 def test_flr_plus_is_compared_with_the_best_other_row_of_the_paper(within):
