@@ -3,7 +3,8 @@
     python docs/results/claims_page.py        # from the cells that are there; trains nothing
 
 The claims that compare two rows are those of the experiments' files (src/flr/experiments); those
-within one run, or across settings, are in claims_within.py; claims_stated.py puts them together.
+within one run are in claims_within.py, those across settings in claims_across.py; claims_stated.py
+and claims_compared.py put them together.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+import claims_across
 import claims_within
-from claims_stated import STATED
+from claims_compared import OF_METHODS
+from claims_stated import OF_FLR
 
 from flr.arrays import write_atomically
 from flr.reproduce import page as pages
@@ -27,6 +30,7 @@ Line = tuple[str, str, str, int]  # where, numbers, verdict, how many seeds
 
 HERE = Path(__file__).parent
 PAGE, FOLDER = HERE / "claims.md", HERE / "reproduction"
+STATED = (*OF_FLR, *OF_METHODS)
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable at this scale"
 FEW, LATER = "not decided: one seed", "not run yet"
 
@@ -66,8 +70,9 @@ def text(found: Mapping[str, Outcome]) -> str:
 
 def tested(found: Mapping[str, Outcome], where: str, what: str) -> list[Line]:
     """What one test of a claim gives."""
-    if where == "within":
-        lines: list[Line] = getattr(claims_within, what)(found)
+    functions = {"within": claims_within, "across": claims_across}
+    if where in functions:
+        lines: list[Line] = getattr(functions[where], what)(found)
         return lines
     return compared(found[where], what)
 

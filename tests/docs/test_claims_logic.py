@@ -22,6 +22,11 @@ def within(results_script):
     return results_script("claims_within")
 
 
+@pytest.fixture
+def across(results_script):
+    return results_script("claims_across")
+
+
 def cell(
     best: float = 0.5,
     shares: Mapping[str, tuple[float, float, float]] | None = None,
@@ -105,7 +110,7 @@ def test_jumps_are_not_smooth(within):
 
 
 @pytest.mark.parametrize(("skewed", "verdict"), [(0.70, "holds"), (0.41, "contradicted")])
-def test_the_lead_grows_with_the_skew(within, skewed, verdict):
+def test_the_lead_grows_with_the_skew(across, skewed, verdict):
     level = "0.0-0.8"
     runs = {
         ("fedavg", f"dir1-{level}"): accuracy(0.40),
@@ -114,28 +119,28 @@ def test_the_lead_grows_with_the_skew(within, skewed, verdict):
         ("flr", f"dir10-{level}"): accuracy(0.60),
     }
     found = outcome("fig-dirichlet", runs)
-    assert verdict in [line[2] for line in within.lead_grows(found)]
-    costs = {line[1].partition(",")[0]: line[2] for line in within.skew_costs(found) if line[3]}
+    assert verdict in [line[2] for line in across.lead_grows(found)]
+    costs = {line[1].partition(",")[0]: line[2] for line in across.skew_costs(found) if line[3]}
     assert costs == {"FedAvg": "holds", "FLR": "contradicted" if skewed > 0.6 else "holds"}
 
 
 @pytest.mark.parametrize(("noisy", "verdict"), [(0.40, "holds"), (0.60, "contradicted")])
-def test_what_noise_costs(within, noisy, verdict):
+def test_what_noise_costs(across, noisy, verdict):
     runs = {("fedavg", "clean"): accuracy(0.50), ("fedavg", "asym-0.4-0.6"): accuracy(noisy)}
-    lines = within.noise_costs(outcome("table-cifar100", runs))
+    lines = across.noise_costs(outcome("table-cifar100", runs))
     assert [line[2] for line in lines] == ["not run"] * 4 + [verdict]
 
 
 @pytest.mark.parametrize(("late", "verdict"), [(0.55, "holds"), (0.45, "contradicted")])
-def test_a_late_lead_is_one_of_the_last_ten_rounds(within, late, verdict):
+def test_a_late_lead_is_one_of_the_last_ten_rounds(across, late, verdict):
     names = ("table-cifar100", "fig-server-aware", "fig-dirichlet")
     found = {name: outcome(name, {})[name] for name in names}
     runs = {("fedavg", "worst"): accuracy(0.60), ("flr", "worst"): accuracy(0.60, late)}
-    lines = within.leads_late(found | outcome("fig-cifar10n", runs))
+    lines = across.leads_late(found | outcome("fig-cifar10n", runs))
     assert [line[2] for line in lines if line[3]] == [verdict]
 
 
-def test_flr_plus_is_compared_with_the_best_other_row_of_the_paper(within):
+def test_flr_plus_is_compared_with_the_best_other_row_of_the_paper(across):
     runs = {
         ("flr-plus", "worst"): accuracy(0.50),
         ("fedavg", "worst"): accuracy(0.40),
@@ -143,7 +148,7 @@ def test_flr_plus_is_compared_with_the_best_other_row_of_the_paper(within):
         ("flr-2", "worst"): accuracy(0.90),  # ours
     }
     found = outcome("fig-cifar10n", runs)
-    name, leads = within.best_rival("flr-plus", found["fig-cifar10n"], "worst")
+    name, leads = across.best_rival("flr-plus", found["fig-cifar10n"], "worst")
     assert name == "ELR"
     assert leads == pytest.approx([0.05] * 3)
 

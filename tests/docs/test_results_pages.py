@@ -10,7 +10,7 @@ def test_the_page_of_claims_is_of_the_kept_cells(results_script):
 
 def test_every_claim_of_every_experiment_is_on_the_page_of_claims(results_script):
     found = results_script("claims_page")
-    stated = results_script("claims_stated").STATED
+    stated = found.STATED
     tested = [(where, what) for claim in stated for where, what in claim.tests]
     for name, outcome in found.outcomes().items():
         for claim in outcome.experiment.claims:
