@@ -16,7 +16,7 @@ def weighted_average(values: Iterable[Tensor], weights: Sequence[float]) -> Tens
     """sum_k w_k / (sum_j w_j) * v_k in float64, in the order given: float sums depend on it."""
     total, result = float(sum(weights)), torch.zeros((), dtype=torch.float64)
     for value, weight in zip(values, weights, strict=True):
-        result = (value.to(torch.float64) * (weight / total)).add_(result)
+        result = value.to(torch.float64, copy=True).mul_(weight / total).add_(result)
     return result
 
 
@@ -69,11 +69,11 @@ def decide(
 
 
 def _flat(arrays: Arrays, names: Sequence[str]) -> Tensor:
-    """Entries one after another in float64: a few long sums instead of many short ones."""
+    """Entries one after another: a few long sums instead of many short ones."""
     parts = [arrays[name].flatten() for name in names]
     if len({part.dtype for part in parts}) > 1:  # torch would make one type of them that is none
         parts = [part.to(torch.float64) for part in parts]
-    return torch.cat(parts).to(torch.float64)
+    return torch.cat(parts)
 
 
 def squared_distances(replies: list[Reply], names: Sequence[str]) -> Tensor:

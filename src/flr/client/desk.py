@@ -23,7 +23,7 @@ from flr.arrays import Arrays
 from flr.client import models, pretrained
 from flr.client.fit import FIT, load_weights, run_task
 from flr.client.state import NoState, StateFiles
-from flr.contract import Batch, Client, Method, Reply, Server, Site
+from flr.contract import MODEL, Batch, Client, Method, Reply, Server, Site
 from flr.data.dataset import site_table
 from flr.data.lazy import Inputs
 from flr.errors import FlrError, RunError
@@ -114,7 +114,10 @@ class Desk:
         self.plan = plan
         self.device = torch.device(plan.train.device)
         self.model = plan.blank_networks().to(self.device)
-        self.weights = list(self.model.parameters())  # looked up once: the walk takes long
+        # looked up once: walks through modules take long
+        self.weights = list(self.model.parameters())
+        self.entries = self.model.state_dict(keep_vars=True)
+        self.shapes = {MODEL + name: entry.shape for name, entry in self.entries.items()}
         self.broadcast: Arrays = {}
 
     def do(self, job: Job) -> Answer | Tensor:
@@ -125,7 +128,7 @@ class Desk:
         """Runs one client's task from the received arrays and its accepted state."""
         started = time.perf_counter()
         client = self.client(order)
-        load_weights(self.model, client.inbox)
+        self.load(client.inbox)
         self.model.train(order.task == FIT)
         for weight in self.weights:  # whatever was served before leaves no trace
             weight.grad = None
@@ -139,9 +142,18 @@ class Desk:
         reply = Reply(order.client, len(client.data), sent)
         return Answer(reply, bool(client.state), seconds, predictions)
 
+    def load(self, received: Arrays) -> None:
+        """Takes over the received weights."""
+        given = {name: value for name, value in received.items() if name.startswith(MODEL)}
+        if {name: value.shape for name, value in given.items()} != self.shapes:
+            load_weights(self.model, received)  # raises: torch says what does not fit
+        with torch.no_grad():
+            for name, entry in self.entries.items():
+                entry.copy_(given[MODEL + name])
+
     def look(self, look: Look) -> Tensor:
         """Class numbers, int16, by the model that was broadcast."""
-        load_weights(self.model, self.broadcast)
+        self.load(self.broadcast)
         x = self.plan.views[look.view][look.rows]
         return predict(self.plan.method, self.model, x).to(torch.int16)
 

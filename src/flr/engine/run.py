@@ -237,7 +237,7 @@ def not_finite(sent: Arrays) -> str:
     """Which array has a NaN or Inf; a sum, which is quick, has one too, or has grown too large."""
     floats = {name: value for name, value in sent.items() if value.is_floating_point()}
     flat = [value.flatten() for value in floats.values()]
-    if not flat or math.isfinite(torch.cat(flat).sum(dtype=torch.float64)):
+    if not flat or math.isfinite(torch.cat(flat).sum()):
         return ""
     for name, value in floats.items():
         if not torch.isfinite(value).all():
