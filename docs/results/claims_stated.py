@@ -137,7 +137,15 @@ OF_FLR = (
     Stated(
         "FLR > SLR > ELR late in training",
         [("fig-curves", "FLR ends above SLR"), ("fig-curves", "SLR ends above ELR")],
-        note=LATE_LAM,
+        note=(
+            "SLR falls by six to nine points within fifteen rounds of its warm-up's end (round "
+            "25), and climbs again from round 75 on, when beta is switched on. All of alpha at "
+            "once, for a server that has learned little, may be too much; a constant alpha harms "
+            "FLR, too ([table-choices](README.md#table-choices)). With lam = 1 (one more run: "
+            'preset `laptop-cifar10`, 150 rounds, i.i.d., `method = { name = "slr", lam = 1.0 }`, '
+            "symmetric noise (1.0, 0.0), seed 1) it does not fall then, but its clients memorize "
+            "61 % and its last ten rounds have 39.1 %, less than lam = 2's 40.0. " + LATE_LAM
+        ),
     ),
     Stated(
         "ELR and Mixup decline late, FLR and SLR hold",
