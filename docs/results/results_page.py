@@ -124,7 +124,8 @@ images for 300 to 800 rounds, so compare directions, not numbers. All runs on tw
 2.13.0; each is a file in [reproduction/cells](reproduction/cells). How, and what is inferred:
 [reproduce the paper](../how-to/reproduce-the-paper.md). Best accuracy is the best over rounds on
 the test set, as the paper has it; `runs.csv` beside each table has the last round and the mean of
-the last ten, too. Numbers without ± are of one seed.
+the last ten, too. Numbers without ± are of one seed. Minutes are those of a run in one process,
+mostly beside another one, with what the machine was stopped for in between.
 
 | table or figure | | runs |
 | :-- | :-- | :-- |

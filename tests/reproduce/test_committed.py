@@ -10,7 +10,7 @@ import pytest
 
 from flr.reproduce import cells, grids, page, shows, tables
 from flr.reproduce.experiment import load, names
-from flr.reproduce.runner import Workshop, gather, plan
+from flr.reproduce.runner import Workshop, gather, plan, pretraining
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "results" / "reproduction"
 SHOWN = [name for name in names() if (FOLDER / f"{name}-laptop" / "runs.csv").exists()]
@@ -41,10 +41,9 @@ def without_stars(text: str) -> str:
 
 
 def test_no_cell_is_of_no_experiment():
-    workshop = Workshop(FOLDER)
-    known = {
-        cells.hash_of(config)
-        for name in names()
-        for config in plan(load(name), workshop, load(name).seeds).values()
-    }
+    workshop, known = Workshop(FOLDER), set()
+    for experiment in map(load, names()):
+        configs = plan(experiment, workshop, experiment.seeds)
+        before = pretraining(experiment, workshop)
+        known |= {cells.hash_of(config) for config in (*configs.values(), before) if config}
     assert {path.stem for path in (FOLDER / "cells").glob("*.json")} <= known
