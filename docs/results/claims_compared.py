@@ -88,8 +88,8 @@ OF_METHODS = (
         [("across", "plus_is_best")],
         note=(
             "On the stand-in for Clothing1M FLR+ and FedCorr are ahead of all others (52.0 and "
-            "51.9 %). Elsewhere FedCorr itself gains little: its first stage takes 20 of the 50 rounds, "
-            "and corrects by a network that is right on two fifths of the images. "
+            "51.9 %). Elsewhere FedCorr itself gains little: its first stage takes 20 of the 50 "
+            "rounds, and corrects by a network that is right on two fifths of the images. "
         )
         + CHAOTIC,
     ),
