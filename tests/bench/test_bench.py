@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -138,6 +142,21 @@ def test_an_engine_that_hangs_is_ended(tmp_path, monkeypatch):
         turns.started([(hanging, tmp_path)]),
     ):
         pytest.fail("it cannot have started")
+
+
+def test_a_process_ended_for_its_slowness_is_gone_before_anyone_else_looks(monkeypatch):
+    def end_slowly(process):
+        os.killpg(process.pid, signal.SIGKILL)
+        time.sleep(0.3)
+        process.wait()
+
+    monkeypatch.setattr(turns, "LIMIT", 0.1)
+    monkeypatch.setattr(turns, "end", end_slowly)
+    call = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, start_new_session=True) as hanging:
+        with turns.limited(hanging):
+            hanging.stdout.read()
+        assert hanging.returncode == -signal.SIGKILL
 
 
 def test_a_player_that_fails_is_named(tmp_path):

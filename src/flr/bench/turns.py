@@ -159,6 +159,7 @@ def limited(process: subprocess.Popen[str]) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        timer.join()  # it may be waiting for the process, which two threads cannot do at once
 
 
 @dataclass(frozen=True)
