@@ -1,51 +1,49 @@
-"""What FLR adds to a step of `flr bench flr` once the global model has predicted, and its floor.
+"""What FLR adds to a training step of `flr bench flr`, part by part, in forward passes.
 
     python docs/results/flr_step.py
 
-The floor is the same step as one function with the gradient of Eq. 2 written out: as few of
-torch's operations as it takes. Both come right after a training step of the network, as in a
-round: operations on 32 x 10 numbers cost what it costs to call them, and more with cold caches.
+All take turns in one process, two epochs of a site at a time. "One function" is FLR's step with the
+gradient of Eq. 2 written out, as few of torch's operations as it takes; "all forward passes first"
+has the global model predict the batches of an epoch in a row, before training changes the caches.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
-from statistics import median
+from collections.abc import Callable, Sequence
+from statistics import median, quantiles
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from flr.arrays import summed
 from flr.bench import workloads
 from flr.bench.bare import network
 from flr.client.memory import LabelMixture
-from flr.client.tables import Table
 from flr.contract import Batch, Site
 from flr.engine.allocator import keep_freed_memory
 from flr.methods.flr import FLR
 
-EPOCHS = 40
-Term = Callable[[Tensor, Batch], Tensor | float]
+REPEATS = 80
+Epoch = Callable[[Sequence[Batch]], None]
 
 
 class AsOneFunction(torch.autograd.Function):
-    """The step in a row, in place where it can be."""
+    """FLR's step in a row, in place where it can be."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, tables: Any, looks: Table, index: Tensor) -> Tensor:
+    def forward(ctx: Any, z: Tensor, z_srv: Tensor, tables: Any, index: Tensor) -> Tensor:
         """Updates both tables; the term, with its gradient at hand."""
         p = z.softmax(1)
-        q = p.clamp(tables.clamp, 1 - tables.clamp)
+        q, s = (each.clamp(tables.clamp, 1 - tables.clamp) for each in (p, z_srv.softmax(1)))
         alpha, beta, gamma = tables.now
         s_rows, m_rows = tables.s.values, tables.m.values
         m = (q / q.sum(1, keepdim=True)).lerp_(m_rows.index_select(0, index), gamma)
         m_rows.index_copy_(0, index, m)
-        s = looks.values.index_select(0, index).lerp_(s_rows.index_select(0, index), beta)
+        s = s.div_(s.sum(1, keepdim=True)).lerp_(s_rows.index_select(0, index), beta)
         s_rows.index_copy_(0, index, s)
         t = m.lerp_(s, alpha)
         inner = (q * t).sum(1, keepdim=True)
@@ -60,76 +58,135 @@ class AsOneFunction(torch.autograd.Function):
         return ctx.gradient * outer[0], None, None, None
 
 
-def site() -> Any:
-    """A client late in a run, as far as FLR looks at it."""
-    work = workloads.get("flr")
-    facts = {"model": work.model, "input_shape": work.shape, "classes": work.classes}
-    x, y = torch.randn(work.samples, *work.shape), torch.randint(work.classes, (work.samples,))
-    return SimpleNamespace(
-        model=[network(facts)],
-        reference=[network(facts).eval().requires_grad_(False)],
-        data=Site("site", x, y, work.classes),
-        state={},
-        memory={},
-        round=4,  # of five: both running averages are on
-        rounds=5,
-    )
+class Trainer:
+    """A client late in a run, and ways to train it for an epoch."""
+
+    def __init__(self) -> None:
+        work = workloads.get("flr")
+        facts = {"model": work.model, "input_shape": work.shape, "classes": work.classes}
+        self.net, self.reference = (network(facts) for _ in range(2))
+        self.reference.eval().requires_grad_(False)
+        x, y = torch.randn(work.samples, *work.shape), torch.randint(work.classes, (work.samples,))
+        self.optimiser = torch.optim.SGD(self.net.parameters(), lr=0.01, fused=True)
+        self.size = work.batch
+        self.client: Any = SimpleNamespace(
+            model=nn.ModuleList([self.net]),
+            reference=[self.reference],
+            data=Site("site", x, y, work.classes),
+            state={},
+            memory={},
+            round=4,  # of five: both running averages are on
+            rounds=5,
+        )
+        self.flr = FLR(warmup="schedule")
+        self.flr.begin(self.client)
+        self.tables: LabelMixture = self.client.memory["flr.0."]
+
+    def batches(self) -> list[Batch]:
+        """One epoch."""
+        data = self.client.data
+        parts = torch.randperm(len(data)).split(self.size)
+        return [Batch(data.x[rows], data.y[rows], rows) for rows in parts]
+
+    def step(self, logits: Tensor, b: Batch, *terms: Tensor | float) -> None:
+        """One update of the weights."""
+        loss = summed([F.cross_entropy(logits, b.y), *terms])
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+
+    def fedavg(self, epoch: Sequence[Batch]) -> None:
+        """Cross entropy alone."""
+        for b in epoch:
+            self.step(self.net(b.x), b)
+
+    def thrown_away(self, epoch: Sequence[Batch]) -> None:
+        """The forward passes that FLR cannot do without, and nothing else of it."""
+        for b in epoch:
+            self.reference(b.x)
+            self.step(self.net(b.x), b)
+
+    def as_it_is(self, epoch: Sequence[Batch]) -> None:
+        """The method itself."""
+        for b in epoch:
+            logits = self.net(b.x)
+            self.step(logits, b, self.flr.regularise(self.client, 0, logits, b))
+
+    def one_function(self, epoch: Sequence[Batch]) -> None:
+        """Fewer operations."""
+        for b in epoch:
+            logits = self.net(b.x)
+            self.step(logits, b, self.term(logits, self.reference(b.x), b))
+
+    def first(self, epoch: Sequence[Batch]) -> None:
+        """Fewer operations, and forward passes with warm caches."""
+        for b, said in zip(epoch, [self.reference(b.x) for b in epoch], strict=True):
+            logits = self.net(b.x)
+            self.step(logits, b, self.term(logits, said, b))
+
+    def forwards(self, epoch: Sequence[Batch]) -> None:
+        """The unit."""
+        for b in epoch:
+            self.reference(b.x)
+
+    def term(self, logits: Tensor, said: Tensor, b: Batch) -> Tensor:
+        """FLR's term by the one function."""
+        found: Tensor = AsOneFunction.apply(logits, said, self.tables, b.index)
+        return found
+
+    def assert_alike(self) -> None:
+        """The same numbers, but for rounding: the term, its gradient and the rows after it."""
+        b, before, found = self.batches()[0], self.tables.tables(), []
+        for term in (
+            lambda z: self.flr.regularise(self.client, 0, z, b),
+            lambda z: self.term(z, self.reference(b.x), b),
+        ):
+            self.tables.load_tables(before)
+            z = self.net(b.x).detach().requires_grad_()
+            value = term(z)
+            value.backward()
+            found.append((value.detach(), z.grad, self.tables.tables()))
+        torch.testing.assert_close(*found)
 
 
-def batches(c: Any) -> list[Batch]:
-    """One epoch."""
-    parts = torch.randperm(len(c.data)).split(workloads.get("flr").batch)
-    return [Batch(c.data.x[rows], c.data.y[rows], rows) for rows in parts]
-
-
-def seconds(c: Any, b: Batch, term: Term) -> float:
-    """Loss and its gradient at the logits, with cold caches: computing only, no waiting."""
-    logits = c.model[0](b.x)
-    F.cross_entropy(logits, b.y).backward()
-    z = logits.detach().requires_grad_()
-    began = time.thread_time()
-    summed([F.cross_entropy(z, b.y), term(z, b)]).backward()
-    return time.thread_time() - began
-
-
-def assert_alike(tables: LabelMixture, b: Batch, *terms: Term) -> None:
-    """The same numbers, but for rounding: the term, its gradient and the rows after it."""
-    before = tables.tables()
-    found = []
-    for term in terms:
-        tables.load_tables(before)
-        z = torch.randn(len(b.x), 10, generator=torch.Generator().manual_seed(1)).requires_grad_()
-        value = torch.as_tensor(term(z, b))
-        value.backward()
-        found.append((value.detach(), z.grad, tables.tables()))
-    torch.testing.assert_close(*found)
-    tables.load_tables(before)
+def seconds(epoch: Epoch, batches: Sequence[Batch]) -> float:
+    """For a step; the first batch only brings one's own memory back into the caches."""
+    epoch(batches[:1])
+    began = time.perf_counter()
+    epoch(batches)
+    epoch(batches)
+    return (time.perf_counter() - began) / (2 * len(batches))
 
 
 def main() -> None:
-    """Lets all take turns, batch by batch, and prints the middle of each."""
+    """Lets all take turns and prints the middle of each, and the middle half of what it adds."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     keep_freed_memory()
-    c, flr = site(), FLR(warmup="schedule", server_predictions="round")
-    flr.begin(c)
-    tables, looks = c.memory["flr.0."], c.memory["flr.0.first"].table
-    for b in batches(c):
-        flr.regularise(c, 0, c.model[0](b.x), b)  # the global model predicts
-    rivals: dict[str, Term] = {
-        "cross entropy alone": lambda *_: 0.0,
-        "with FLR as it is": partial(flr.regularise, c, 0),
-        "with FLR as one function": lambda z, b: AsOneFunction.apply(z, tables, looks, b.index),
+    trainer = Trainer()
+    trainer.as_it_is(trainer.batches())  # every sample has been visited, as in later rounds
+    trainer.tables.schedule(4, 5)
+    trainer.assert_alike()
+    rivals: dict[str, Epoch] = {
+        "FedAvg": trainer.fedavg,
+        "with forward passes, thrown away": trainer.thrown_away,
+        "with FLR as it is": trainer.as_it_is,
+        "with FLR as one function": trainer.one_function,
+        "with that, all forward passes first": trainer.first,
+        "a forward pass": trainer.forwards,
     }
-    assert_alike(tables, batches(c)[0], *list(rivals.values())[1:])
-    tables.schedule(c.round, c.rounds)  # finds that all samples were visited, as in later rounds
     taken: dict[str, list[float]] = {name: [] for name in rivals}
-    for _ in range(EPOCHS):
-        for b in batches(c):
-            for name, term in rivals.items():
-                taken[name].append(seconds(c, b, term))
+    for repeat in range(REPEATS):
+        place = repeat % len(rivals)
+        order = list(rivals.items())
+        for name, epoch in order[place:] + order[:place]:
+            taken[name].append(seconds(epoch, trainer.batches()))
+    unit = median(taken["a forward pass"])
     for name, times in taken.items():
-        print(f"{name:26} {1e3 * median(times):.2f} ms")  # noqa: T201
+        more = [(own - base) / unit for own, base in zip(times, taken["FedAvg"], strict=True)]
+        low, middle, high = quantiles(more, n=4)
+        added = f"  adds {middle:.2f} ({low:.2f}-{high:.2f})" if name.startswith("with") else ""
+        print(f"{name:38} {1e3 * median(times):6.2f} ms{added}")  # noqa: T201
 
 
 if __name__ == "__main__":
