@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -16,15 +15,10 @@ def options(raw: dict[str, Any], part: int = 0) -> dict[str, Any]:
     return dict(parse({"preset": "cifar10", **raw}).method[part].options)
 
 
-def methods_of(name: str) -> list[str]:
-    path = resources.files("flr").joinpath("presets", f"{name}.toml")
-    return list(tomllib.loads(path.read_text())["methods"])
-
-
 @pytest.mark.parametrize("name", preset.known())
 @pytest.mark.parametrize("noise", ["symmetric", "asymmetric"])
 def test_every_preset_is_valid_for_every_method_it_names(name, noise):
-    for method in methods_of(name):
+    for method in preset.read(name)["methods"]:
         config = parse({"preset": name, "method": method, "noise": noise})
         assert config.method[0].name == method
         assert parse(tomllib.loads(config.to_toml())) == config
@@ -40,6 +34,17 @@ def test_options_depend_on_the_rest_of_the_stack():
     stack = {"preset": "cifar100", "method": ["flr", "mixup"], "noise": "symmetric"}
     assert parse(stack).method[0].options["lam"] == 2.0
     assert parse({**stack, "method": "flr"}).method[0].options["lam"] == 2.5
+
+
+def test_dividemix_penalises_confidence_where_its_authors_do():
+    for noise, penalised in (("symmetric", False), ("asymmetric", True)):
+        assert options({"method": "dividemix", "noise": noise})["penalise_confidence"] is penalised
+
+
+def test_a_preset_that_extends_another_differs_in_what_it_says():
+    plain, equal = (parse({"preset": name}) for name in ("cifar100", "equal-budget-cifar100"))
+    assert (plain.rounds, equal.rounds) == (400, 800)
+    assert equal.model_copy(update={"rounds": 400}) == plain
 
 
 def test_what_the_config_says_wins():

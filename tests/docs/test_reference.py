@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import tomllib
 from collections.abc import Iterator
-from importlib import resources
 from typing import Any
 
 import pytest
@@ -88,11 +86,10 @@ def test_config_options_of_every_registered_name(tables):
 
 def test_presets(tables):
     page = tables(CONFIG)["Presets"]
-    names = list(preset.known())
+    names = [name for name in preset.known() if not name.startswith("equal-budget")]  # in words
     expected: dict[str, list[str]] = {}
     for place, name in enumerate(names):
-        text = resources.files("flr").joinpath("presets", f"{name}.toml").read_text("utf-8")
-        tree = tomllib.loads(text)
+        tree = preset.read(name)
         tree.pop("methods")  # too many for a page, which names the file
         for key, value in flat(tree):
             expected.setdefault(key, ["–"] * len(names))[place] = shown(value)

@@ -2,7 +2,8 @@
 
 A preset is a TOML file in `flr/presets/` shaped like a config, with a table `methods` besides.
 There `methods.flr` has the options of that method; a sub-table named like a kind of noise or like
-another method of the stack wins over them: papers tune for one noise or one combination.
+another method of the stack wins over them: papers tune for one noise or one combination. One that
+`extends` another has what that one has, where it says nothing itself.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ def known() -> dict[str, str]:
     return {name: text.splitlines()[0].lstrip("# ") for name, text in files}
 
 
+def read(name: str) -> dict[str, Any]:
+    """A preset whole, with what it extends."""
+    path = resources.files("flr").joinpath("presets", f"{name}.toml")
+    preset = tomllib.loads(path.read_text(encoding="utf-8"))
+    return _under(read(preset.pop("extends")), preset) if "extends" in preset else preset
+
+
 def apply(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """The config with its preset filled in; what the config says itself wins."""
     config = dict(raw)
@@ -38,8 +46,7 @@ def apply(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
         names = ", ".join(known())
         text = f"= {show(name)} is not known.{nearest(str(name), list(known()))} Known: {names}."
         return {"rounds": 1, **config}, [Problem(("preset",), text, head="key")]
-    path = resources.files("flr").joinpath("presets", f"{name}.toml")
-    preset = tomllib.loads(path.read_text(encoding="utf-8"))
+    preset = read(name)
     options, partition = preset.pop("methods"), preset.pop("partition")
     filled = _under(preset, config)
     scenario = config.get("scenario")
