@@ -1,7 +1,7 @@
 """Claims within a run: how its curves go.
 
-Each function takes all outcomes and gives lines (where, numbers, verdict, seeds), as claims_page.py
-has them for comparisons of two rows.
+Each function takes all outcomes and gives lines, as claims_page.py has them for comparisons of two
+rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from flr.report.pairing import Estimate, estimate
 from flr.reproduce.cells import Cell
@@ -19,11 +19,21 @@ from flr.reproduce.claims import Claim, verdict
 from flr.reproduce.runner import Outcome
 
 Outcomes = Mapping[str, Outcome]
-Line = tuple[str, str, str, int]
 GRADIENT = Path(__file__).parent / "gradient-sign.json"
 MEMORIZED = "noisy_memorized"
 MEMORIZING = "table-memorization"
 ABOUT_ALL = 0.95  # of the wrong labels: "100 %"
+EARLY = {MEMORIZING: (20, 35), "fig-longer": (20, 50)}  # rounds, of 50 and of 150
+
+
+class Line(NamedTuple):
+    """What one place says to one part of a claim."""
+
+    where: str
+    part: str  # what is compared; a claim may have several parts
+    numbers: str
+    verdict: str
+    seeds: int
 
 
 def server_is_slower(found: Outcomes) -> list[Line]:
@@ -80,10 +90,6 @@ def bends_after_warmup(found: Outcomes) -> list[Line]:
 def learns_then_memorizes(found: Outcomes) -> list[Line]:
     """FedAvg's wrong labels over rounds: seen through, memorized, and taken for a third class."""
 
-    def peak(cell: Cell) -> float:
-        points = list(share(cell, "server", "noisy_correct").values())
-        return max(points) - points[-1]
-
     def rise(cell: Cell) -> float:
         points = list(memorized(cell, "server").values())
         return points[-1] - points[0]
@@ -92,16 +98,22 @@ def learns_then_memorizes(found: Outcomes) -> list[Line]:
         points = list(share(cell, "server", "noisy_wrong").values())
         return points[0] - points[-1]
 
-    outcome = found[MEMORIZING]
-    return [
-        line
+    lines = []
+    for name, (first, last_early) in EARLY.items():
+
+        def decline(cell: Cell, first: int = first, last_early: int = last_early) -> float:
+            points = share(cell, "server", "noisy_correct")
+            end = max(points)
+            early = [value for number, value in points.items() if first <= number <= last_early]
+            return fmean(early) - fmean(v for number, v in points.items() if number > end - 10)
+
         for value, words in (
-            (peak, "server, seen through: peak minus last round"),
+            (decline, "server, seen through: early rounds minus the last ten"),
             (rise, "server, memorized: last minus first"),
             (fall, "server, a third class: first minus last"),
-        )
-        for line in over_settings(outcome, "fedavg", value, f"FedAvg, {words}", ["iid"])
-    ]
+        ):
+            lines += over_settings(found[name], "fedavg", value, f"FedAvg, {words}", ["iid"])
+    return lines
 
 
 def is_smoother(found: Outcomes) -> list[Line]:
@@ -153,7 +165,7 @@ def late_fall(cell: Cell) -> float:
 def term_at_true_class(_found: Outcomes) -> list[Line]:
     """The term's gradient at the true class of wrongly labelled samples, from gradient_sign.py."""
     if not GRADIENT.exists():
-        return [("gradient_sign.py", "not run", "not run", 0)]
+        return [Line("gradient_sign.py", "", "not run", "not run", 0)]
     lines = []
     measured: dict[str, Any] = json.loads(GRADIENT.read_text())
     for alpha, by_seed in measured["negative_share"].items():
@@ -200,7 +212,7 @@ def over_settings(
 def line(where: str, words: str, difference: Estimate) -> Line:
     """As for a claim that wants a difference above 0."""
     if difference.mean is None:
-        return where, "not run", "not run", 0
+        return Line(where, words, "not run", "not run", 0)
     half = "" if difference.half is None else f" ± {100 * difference.half:.1f}"
     numbers = f"{words}: {100 * difference.mean:+.1f}{half} points, n = {difference.n}"
-    return where, numbers, verdict(Claim("", "", ""), difference), difference.n
+    return Line(where, words, numbers, verdict(Claim("", "", ""), difference), difference.n)

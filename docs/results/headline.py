@@ -13,6 +13,7 @@ from typing import Any
 
 from flr.arrays import write_atomically
 from flr.report.figures import Curve, style
+from flr.report.pairing import estimate
 from flr.reproduce.experiment import load
 from flr.reproduce.runner import Outcome, Workshop, gather
 
@@ -53,6 +54,12 @@ def table(outcome: Outcome) -> str:
     def percent(row: str, *path: str) -> str:
         return f"{100 * fmean(outcome.values(row, 'iid', *path)):.1f} %"
 
+    def lead(rival: str, *path: str) -> str:
+        both = (outcome.values(row, "iid", *path) for row in ("flr-2", rival))
+        difference = estimate(ours - theirs for ours, theirs in zip(*both, strict=True))
+        half = "" if difference.half is None else f" ± {100 * difference.half:.1f}"
+        return f"{100 * (difference.mean or 0):+.1f}{half}"
+
     right = ("accuracy", "last10")
     wrong = ("memorization", "last10", "client_noisy", "noisy_memorized")
     cells = [json.loads(path.read_bytes()) for path in (HERE / "audit-cells").glob("worst-*.json")]
@@ -68,12 +75,12 @@ def table(outcome: Outcome) -> str:
         (
             f"right answers on new images, CIFAR-10, last ten of 150 rounds, {seeds}",
             f"FedAvg {percent('fedavg', *right)}, ELR {percent('elr', *right)}",
-            f"**FLR {percent('flr-2', *right)}**",
+            f"**FLR {percent('flr-2', *right)}** ({lead('elr', *right)} points on ELR)",
         ),
         (
             f"wrong labels that clients repeat then (of all labels {noise} are wrong)",
             f"FedAvg {percent('fedavg', *wrong)}, ELR {percent('elr', *wrong)}",
-            f"**FLR {percent('flr-2', *wrong)}**",
+            f"**FLR {percent('flr-2', *wrong)}** ({lead('elr', *wrong)})",
         ),
         (
             f"wrong human labels found, CIFAR-10N, {len(cells)} seeds (average precision)",

@@ -211,6 +211,8 @@ The first one of each method is the paper's; where it states none, FLR's (ER, SL
   CIFAR-10, in which sites train one after another and the "global" model is one site's; with a
   sixth of 50 rounds FLR's term began in the middle of that stage. The gain is within noise.
   [fig-cifar10n](README.md#fig-cifar10n) has both.
+- FedDyn's were tried without clipping and ER's with FLR's warm-up; in the results FedDyn clips as
+  its authors do, and ER has no warm-up, as EM has none. DivideMix has its authors' options.
 - RoFL learns little here, for it replaces labels by what the global model says while that is wrong
   on most images. Looked into with `flr run`, this setting, symmetric noise, seed 0, 20 rounds:
   without it and its two terms (`lam_cen = 0`, `lam_e = 0`, `pseudo_rounds = 20`, `forget_rate =

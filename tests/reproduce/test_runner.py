@@ -159,7 +159,7 @@ def test_every_pair_that_the_paper_puts_in_an_order_is_judged(workshop):
     known = {"fedavg": {"quiet": [50.0, 1.5], "loud": [40.0, 1.0]}, "flr": {"loud": [60.5, 1.0]}}
     outcome = runner.perform(toy(paper=known), workshop, (1, 2))
     (pair,) = orderings(outcome)
-    assert (pair.setting, pair.better, pair.worse, pair.paper) == ("loud", "flr", "fedavg", 20.5)
+    assert (pair.setting, pair.more, pair.less, pair.paper) == ("loud", "flr", "fedavg", 20.5)
     best = [
         [cell.summary["accuracy"]["best"] for cell in outcome.at(row, "loud").values()]
         for row in ("flr", "fedavg")
@@ -167,7 +167,7 @@ def test_every_pair_that_the_paper_puts_in_an_order_is_judged(workshop):
     assert pair.ours == pytest.approx(100 * np.subtract(*best).mean())
     assert pair.n == 2
     lines = (page.write(outcome, "").folder / "orderings.csv").read_text().splitlines()
-    assert lines[1].startswith(f"loud,flr,fedavg,20.50,{pair.ours:.2f},")
+    assert lines[1].startswith(f"loud,accuracy.best,flr,fedavg,20.50,{pair.ours:.2f},")
 
 
 def test_two_processes_share_the_work(workshop):

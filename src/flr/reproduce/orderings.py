@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from flr.report.memorization import KEYS
 from flr.reproduce.claims import Claim, Verdict, judge
+from flr.reproduce.experiment import Experiment
 from flr.reproduce.grids import Grid
 from flr.reproduce.runner import Outcome
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows of one column, the one that is better in the paper first; differences in points."""
+    """Two rows of one column, the one with more in the paper first; differences in points."""
 
     setting: str
-    better: str
-    worse: str
+    value: str  # a path in a run's summary
+    more: str
+    less: str
     paper: float
     ours: float | None
     half: float | None
@@ -26,32 +29,40 @@ class Pair:
 
 
 def orderings(outcome: Outcome) -> list[Pair]:
-    """All pairs of an accuracy table, column by column; none where the paper has no numbers."""
+    """All pairs of a table, column by column; none where the paper has no numbers."""
     experiment = outcome.experiment
-    if experiment.shows != "accuracy-table":
-        return []
     found = []
     for setting in experiment.settings:
         for one, other in combinations(experiment.rows, 2):
             numbers = [experiment.paper(row, setting) for row in (one, other)]
             if None in numbers:
                 continue
-            lead = numbers[0][0] - numbers[1][0]
-            if lead == 0:
-                continue
-            found.append(_pair(outcome, setting, one, other, lead))
+            for place, value in enumerate(values(experiment)):
+                if lead := numbers[0][place] - numbers[1][place]:
+                    found.append(_pair(outcome, setting, value, (one, other), lead))
     return found
 
 
-def _pair(outcome: Outcome, setting: str, one: str, other: str, lead: float) -> Pair:
-    better, worse = (one, other) if lead > 0 else (other, one)
-    claim = Claim("", better, worse, value=f"accuracy.{outcome.experiment.score}")
+def values(experiment: Experiment) -> list[str]:
+    """What the numbers of a row are in the paper's table, in its order."""
+    if experiment.shows == "accuracy-table":
+        return [f"accuracy.{experiment.score}"]
+    if experiment.shows == "memorization-table":
+        sides = [f"memorization.{side}.{key}" for side in ("server", "client") for key in KEYS]
+        return [*sides, "accuracy.last"]
+    return []
+
+
+def _pair(outcome: Outcome, setting: str, value: str, rows: tuple[str, str], lead: float) -> Pair:
+    more, less = rows if lead > 0 else rows[::-1]
+    claim = Claim("", more, less, value=value)
     (judged,) = judge(claim, [setting], outcome.summaries)
     mean, half, n = judged.difference.mean, judged.difference.half, judged.difference.n
     return Pair(
         setting=setting,
-        better=better,
-        worse=worse,
+        value=value,
+        more=more,
+        less=less,
         paper=abs(lead),
         ours=None if mean is None else 100 * mean,
         half=None if half is None else 100 * half,
@@ -62,12 +73,22 @@ def _pair(outcome: Outcome, setting: str, one: str, other: str, lead: float) -> 
 
 def as_grid(pairs: Sequence[Pair]) -> Grid:
     """Every pair, for other programs."""
-    heads = ("setting", "better in the paper", "than", "paper", "ours", "± 95 %", "n", "verdict")
+    heads = (
+        "setting",
+        "of",
+        "more in the paper",
+        "than",
+        "paper",
+        "ours",
+        "± 95 %",
+        "n",
+        "verdict",
+    )
     rows = []
     for p in pairs:
         points = (f"{p.paper:.2f}", _points(p.ours), _points(p.half))
-        rows.append((p.setting, p.better, p.worse, *points, str(p.n), p.verdict))
-    return Grid("", heads, tuple(rows), words=3)
+        rows.append((p.setting, p.value, p.more, p.less, *points, str(p.n), p.verdict))
+    return Grid("", heads, tuple(rows), words=4)
 
 
 def _points(value: float | None) -> str:
