@@ -38,8 +38,8 @@ OF_METHODS = (
         [("table-clothing1m", "FLR is")],
         note=(
             "From pretrained weights and with 17 % wrong labels FedAvg hardly falls (best 50.7, "
-            "last ten rounds 49.7 %), though its clients repeat 74 % of the wrong labels then (FLR's "
-            "65 %): there may be little for a term against memorization to win; not tested."
+            "last ten rounds 49.7 %), though its clients repeat 74 % of the wrong labels then "
+            "(FLR's 65 %): there may be little for a term against memorization to win; not tested."
         ),
     ),
     Stated(

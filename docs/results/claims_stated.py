@@ -48,8 +48,8 @@ OF_FLR = (
         note=(
             "The server's share is 8 to 9.5 % up to round 49 and highest at the end. Guessing "
             "alone gives about 6 %: a model that is wrong on half of the samples meets one of nine "
-            "wrong labels now and then. Clients have about three times as much. The paper's own table "
-            "has 11.35 % at the server and 15.97 % at clients after the last round."
+            "wrong labels now and then. Clients have about three times as much. The paper's own "
+            "table has 11.35 % at the server and 15.97 % at clients after the last round."
         ),
     ),
     Stated(
