@@ -26,7 +26,7 @@ from flr.data.batches import Batches, shape_after
 from flr.data.dataset import Dataset, SiteTable, Subject, site_table
 from flr.data.lazy import Inputs, Pictures
 from flr.engine.local import piece_of
-from flr.errors import ConfigError
+from flr.errors import ConfigError, DataError
 from flr.report.diary import Predict, Views
 from flr.scenario import scenario as scenarios
 from flr.scenario.noise_input import blur
@@ -37,8 +37,15 @@ def load_data(config: Config, data: Any = None) -> Dataset:
     """The data set of a config, or the one given in Python."""
     if data is None:
         dataset = config.data.source.build().load()
+    elif isinstance(data, Dataset):
+        dataset = data
+    elif isinstance(data, tuple | list) and len(data) in (2, 4):
+        dataset = sources.from_arrays(*data)
     else:
-        dataset = data if isinstance(data, Dataset) else sources.from_arrays(*data)
+        raise DataError(
+            "Expected data as (x, y), (x, y, x_test, y_test) or a Dataset; got "
+            f"{type(data).__name__}. For a file, write [data] path = ... in the config instead."
+        )
     return sources.subset(dataset, config.data.train, config.data.test)
 
 

@@ -14,7 +14,7 @@ from flr.assemble import check_fits, load_data, load_scenario
 from flr.client import saved
 from flr.config import Config
 from flr.engine.workers import prepare
-from flr.errors import DataError
+from flr.errors import ConfigError, DataError
 from flr.folders import default_folder, locked, new_folder, refuse_other_runs
 from flr.report import lines, summary
 from flr.report.diary import CLIENTS, METRICS
@@ -124,4 +124,9 @@ def as_config(config: Config | Mapping[str, Any] | str | Path) -> Config:
         return config
     if isinstance(config, Mapping):
         return configs.parse(config)
+    if not isinstance(config, str | Path):
+        raise ConfigError(
+            f"Expected a config as a path, a dictionary or a Config; got {type(config).__name__}. "
+            'Write for instance flr.run("experiment.toml").'
+        )
     return configs.load(Path(config))

@@ -153,6 +153,15 @@ def test_a_model_file_that_names_code_needs_trust(cli, config, tmp_path):
     assert cli("evaluate", "r", "digits", "--trust").code == 0
 
 
+def test_code_that_is_not_there_is_not_the_fault_of_the_model_file(cli, config, monkeypatch):
+    cli("run", config, "--set", "train.model='toys:batchnorm_net'", "--out", "r")
+    monkeypatch.setitem(sys.modules, "toys", None)
+    refused = cli("evaluate", "r", "digits", "--trust")
+    assert refused.code == 3
+    assert "cannot be imported" in refused.message
+    assert "PYTHONPATH" in refused.message
+
+
 def test_numbers_do_not_depend_on_workers_option(cli, config, tmp_path):
     cli("run", config, "--out", "one", "--workers", "1")
     cli("run", config, "--out", "two", "--workers", "2")
@@ -240,9 +249,38 @@ def test_ctrl_c_says_how_to_go_on(cli, config, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("flr.session.federate", interrupt)
+    result = cli("run", config, "--out", "a folder")
+    assert result.code == 130
+    assert "To go on: flr resume 'a folder'" in result.err
+    monkeypatch.setattr("flr.session.load_scenario", interrupt)
     result = cli("run", config, "--out", "r")
     assert result.code == 130
-    assert "flr resume" in result.err
+    assert "nothing was written" in result.err
+
+
+def test_a_run_goes_on_when_nobody_reads_what_it_prints(config, tmp_path):
+    command = [sys.executable, "-m", "flr.cli.main", "run", config, "--set", "rounds=20"]
+    with subprocess.Popen(
+        [*command, "--out", "r"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        assert run.stdout.readline().startswith("Run folder")
+        run.stdout.close()
+        said = run.stderr.read()
+    assert run.returncode == 0, said
+    assert said == ""
+    assert (tmp_path / "r" / "summary.json").is_file()
+
+
+def test_the_version(cli):
+    assert cli("--version").out == f"flr {flr.__version__}\n"
+
+
+def test_a_table_that_there_is_not_is_a_wrong_word(cli):
+    result = cli("reproduce", "table-cifar1000")
+    assert result.code == 2
+    assert 'Did you mean "table-cifar100"' in result.message
 
 
 def test_a_broken_plugin_is_named_and_the_rest_works(tmp_path, monkeypatch):

@@ -67,6 +67,7 @@ def test_an_app_is_made_and_checked(cli, tmp_path, monkeypatch):
         (["check", "gone"], 4, "Expected a Flower app in gone"),
         (["check", "wards", "-c", "round=1"], 3, 'Did you mean "rounds"?'),
         (["check", "wards", "-c", "flower.wait=-1"], 3, "flower.wait"),
+        (["check", "wards", "-c", "rounds=5 lr 0.1"], 3, '"lr 0.1" is no KEY=VALUE'),
         (["up", "--sites", "0"], 2, "sites"),
         (["up", "--method", "frl"], 3, 'Did you mean "flr"?'),
         (["up", "--out", "full"], 4, "mine.txt"),

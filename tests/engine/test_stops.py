@@ -25,6 +25,40 @@ def test_a_stop_for_lack_of_replies_keeps_the_checkpoint_before(tmp_path):
                 assert (out / "checkpoint/state" / str(site) / f"{version}.safetensors").is_file()
 
 
+def test_ctrl_c_keeps_every_whole_round(tmp_path):
+    def interrupt(metrics):
+        if metrics["round"] == 3:
+            raise KeyboardInterrupt
+
+    config = settings("flr", checkpoint_every=ROUNDS)
+    with pytest.raises(KeyboardInterrupt):
+        flr.run(config, out=tmp_path / "run", on_round=interrupt)
+    rounds = []
+    resumed = flr.resume(tmp_path / "run", on_round=lambda metrics: rounds.append(metrics["round"]))
+    assert rounds == list(range(3, ROUNDS + 1))  # the one that was cut short, and all after it
+    assert bits(resumed) == bits(train("flr", tmp_path / "whole"))
+
+
+def test_a_run_that_diverges_is_told_to_train_more_slowly(tmp_path):
+    config = settings("fedavg")
+    config["train"] = {**config["train"], "lr": 1e12}
+    with pytest.raises(RunError, match=r"not finite.*Lower train\.lr in its config"):
+        flr.run(config, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("given", "got"), [("digits.npz", "str"), ((1, 2, 3), "tuple"), (7, "int")]
+)
+def test_data_of_an_odd_kind_is_one_clear_message(given, got):
+    with pytest.raises(DataError, match=rf"\(x, y, x_test, y_test\).*got {got}"):
+        flr.run(settings("fedavg"), data=given)
+
+
+def test_a_config_of_an_odd_kind_is_one_clear_message():
+    with pytest.raises(ConfigError, match="a path, a dictionary or a Config; got NoneType"):
+        flr.run(None)
+
+
 def test_a_gap_in_the_record_goes_back_to_an_older_checkpoint(tmp_path):
     whole = train("flr", tmp_path / "whole")
     train_until("flr", tmp_path / "run", 3)

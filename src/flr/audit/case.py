@@ -48,6 +48,7 @@ def examine(case: Case, folder: Path, scorer: str = "flr", scores: Scores | None
     write_page(found, case.pictures, case.features, folder / PAGE)
     if case.left_out or (folder / UNCHECKED).exists():  # a list of an earlier audit is out of date
         write_atomically(folder / UNCHECKED, as_csv(("name", "reason"), case.left_out))
+    (folder / SHARE).unlink(missing_ok=True)  # so is its rate
     return found
 
 

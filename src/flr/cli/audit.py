@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flr.cli.screen import console
 from flr.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flr.audit.simulated import Simulation
     from flr.audit.site import SiteFiles
 
-console = Console(highlight=False)
 
 MANY = 20  # clients whose pages are written only on request
 

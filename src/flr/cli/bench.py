@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-console = Console(highlight=False)
+from flr.cli.screen import console
 
 _QUICK = (3, 1)  # rounds and repeats
 

@@ -20,6 +20,7 @@ from rich.progress import (
 
 from flr import registry
 from flr.cli.progress import WithBar
+from flr.cli.screen import console
 from flr.data import places
 from flr.errors import DataError
 
@@ -45,7 +46,6 @@ def get(
         names = [*download.SOURCES, ON_REQUEST]
         raise typer.BadParameter(registry.unknown("NAME", name, names))
     folder = data_folder(name, to)
-    console = Console(highlight=False)
     if name == ON_REQUEST:
         found = explain_request(folder)
         console.print(f"{name} is already there: {found}", soft_wrap=True, markup=False)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from flr import config as configs
 from flr.cli.progress import RunProgress
+from flr.cli.screen import console
 
 SETTING: dict[str, Any] = {
     "rounds": 60,
@@ -41,7 +41,6 @@ def demo(
     from flr import folders, session
     from flr.report import compare, html, plots
 
-    console = Console(highlight=False)
     folder = out or folders.first_free(Path("runs") / f"demo-{seed}")
     console.print("20 sites hold 1,437 handwritten digits. At each, some labels are wrong.")
     runs = {}

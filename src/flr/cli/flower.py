@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from flr.cli.screen import console
 from flr.errors import ConfigError
 from flr.folders import first_free
 
 app = typer.Typer(help="On Flower: make an app, check it, try it out.", no_args_is_help=True)
 
-console = Console(highlight=False)
 
 _STOPPED = 130
 

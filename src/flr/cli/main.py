@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import click
 import typer
-from rich.console import Console
 from rich.logging import RichHandler
 from rich.markup import escape
 from rich.table import Table
 
+from flr import __version__, registry
 from flr import config as configs
-from flr import registry
 from flr.cli import data, flower
 from flr.cli.audit import audit, relabel
 from flr.cli.bench import bench
@@ -25,13 +27,13 @@ from flr.cli.demo import demo
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
+from flr.cli.screen import console, errors, hush
 from flr.engine.allocator import keep_freed_memory
 from flr.errors import DataError, FlrError
 from flr.folders import default_folder
 from flr.stack import parts_of
 
 app = typer.Typer(
-    help="Federated learning when labels are wrong: train, measure what was memorized, compare.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -46,13 +48,27 @@ app.add_typer(flower.app, name="flower")
 app.command()(reproduce)
 app.command()(bench)
 
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
-
 STOPPED = 130  # typer's code for Ctrl-C
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
 KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}
+
+
+def show_version(wanted: bool) -> None:
+    """Prints it and ends."""
+    if wanted:
+        typer.echo(f"flr {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def flr(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print it.")
+    ] = False,
+) -> None:
+    """Federated learning when labels are wrong: train, measure what was memorized, compare."""
+
 
 ConfigFile = Annotated[Path, typer.Argument(help="An experiment as TOML.", metavar="CONFIG")]
 Overrides = Annotated[
@@ -88,7 +104,7 @@ def run(
     for part in parts_of(resolved.build_method()):
         if part.note:
             console.print(part.note, soft_wrap=True, markup=False)
-    with RunProgress(resolved.label, resolved.rounds, console) as progress:
+    with resumable(folder), RunProgress(resolved.label, resolved.rounds, console) as progress:
         done = session.run(resolved, out=folder, on_round=progress)
     show_run(done)
 
@@ -102,9 +118,23 @@ def resume(
     from flr import session
 
     resolved = session.read_config(folder)
-    with RunProgress(resolved.label, resolved.rounds, console) as progress:
+    with resumable(folder), RunProgress(resolved.label, resolved.rounds, console) as progress:
         done = session.resume(folder, on_round=progress, workers=workers)
     show_run(done)
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Says how to go on after Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / "config.toml").is_file():
+            text = f"Stopped. To go on: flr resume {shlex.quote(str(folder))}"
+        else:
+            text = "Stopped before training began; nothing was written."
+        errors.print(text, soft_wrap=True, markup=False)
+        sys.exit(STOPPED)
 
 
 def show_run(done: Any) -> None:
@@ -201,7 +231,8 @@ def check(config: ConfigFile, changes: Overrides = None) -> None:
     dataset = load_data(resolved)
     scenario = load_scenario(resolved, dataset)
     check_fits(resolved, dataset, scenario)
-    wrong = f"{100 * Oracle.of(scenario, dataset).overall:.1f} % wrong labels"
+    share = Oracle.of(scenario, dataset).overall
+    wrong = f"{100 * share:.1f} % wrong labels" if share else "no label made wrong"
     if not dataset.verified:
         wrong = "how many labels are wrong is not known"
     sites = [len(site) for site in scenario.sites]
@@ -224,13 +255,15 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:
-            errors.print("Stopped. To go on: `flr resume RUN`, or the same `flr reproduce` again.")
+            errors.print("Stopped. `flr reproduce` and `flr data get` go on when started again.")
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except FlrError as error:
         fail(str(error), error.exit_code)
+    except BrokenPipeError:  # whoever read what we print has seen enough
+        hush()
     except OSError as error:
         what = error.filename or "a file"
         fail(

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from flr import registry
 from flr.cli.progress import RunProgress
+from flr.cli.screen import console
 from flr.config.overrides import apply
 from flr.errors import ConfigError
 from flr.simulate import OnRound
@@ -23,8 +24,6 @@ from flr.simulate import OnRound
 if TYPE_CHECKING:
     from flr.reproduce.experiment import Experiment
     from flr.reproduce.runner import Outcome, Workshop
-
-console = Console(highlight=False)
 
 
 class Scale(StrEnum):
@@ -75,6 +74,8 @@ def reproduce(
         raise typer.BadParameter("--only says what to train; leave it out with --no-train")
     if quick and scale is Scale.PAPER:
         raise typer.BadParameter("--quick is for --scale laptop; the paper's runs cannot be short")
+    if not any(known == name or known.startswith(f"{name}-") for known in experiment.names()):
+        raise typer.BadParameter(registry.unknown("NAME", name, experiment.names()))
     above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
     workshop = runner.Workshop(out, above, workers, watched)
     parts = only.split(",") if only else ()

@@ -15,7 +15,7 @@ from flr.client import models
 from flr.client.desk import PREDICT_BATCH
 from flr.client.fit import load_weights
 from flr.config import from_timm
-from flr.config.choice import choose
+from flr.config.choice import choose, imported
 from flr.contract import Method
 from flr.data.dataset import Normalisation
 from flr.data.lazy import Inputs
@@ -72,6 +72,8 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
             f'{path} needs the code "{name}", which loading would import and run. '
             "If you trust it, say --trust (in Python: trust=True)."
         )
+    elif ":" in name:
+        imported(name)  # nor where its module is not found
     try:
         method = stack([choose("method", m, default="").build() for m in meta["method"]])
         shape, classes = tuple(meta["input_shape"]), tuple(meta["classes"])

@@ -194,7 +194,7 @@ def _bad_cell(
     got = f'"{row[column]}"' if row[column].strip() else "an empty cell"
     return DataError(
         f'{path}, line {line}, column "{header[column]}": expected a finite number; got {got}. '
-        "Correct the cell, or leave the column out."
+        "Correct the cell, leave the column out or, if it has the classes, name it as the label."
     )
 
 

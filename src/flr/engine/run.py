@@ -22,6 +22,8 @@ from flr.probes import Outcome, Probe, RoundEnd
 
 log = logging.getLogger("flr")
 
+NOT_FINITE = "not finite"
+
 
 class Transport(Protocol):
     """How clients are reached; all that differs between one machine and a federation."""
@@ -61,7 +63,15 @@ class Federation:
     boundary: Checkpoint | None = None  # the end of the last whole round
 
     def run(self) -> None:
-        """Goes on until the method plans nothing more."""
+        """Goes on until the method plans nothing more; Ctrl-C loses no whole round."""
+        try:
+            self.play()
+        except KeyboardInterrupt:
+            self.save()
+            raise
+
+    def play(self) -> None:
+        """Task after task, round after round."""
         method, server = self.method, self.server
         outcomes: list[Outcome] = []
         started = time.perf_counter()
@@ -116,11 +126,13 @@ class Federation:
             for o in seen
             if o.status != "ok"
         ]
+        diverged = any(NOT_FINITE in reason for reason in reasons)
+        advice = "Lower train.lr" if diverged else "Find out why they fail, or lower min_replies"
         raise RunError(
             f"Round {task.round + 1} needs at least {self.min_replies} replies (min_replies); "
             f"{len(accepted)} of {len(task.clients)} clients gave a usable one "
-            f"({'; '.join(reasons)}). What was reached is in {self.folder.parent}. Find out why "
-            f"they fail, or lower min_replies in its config.toml; then go on with {self.again}."
+            f"({'; '.join(reasons)}). What was reached is in {self.folder.parent}. {advice} in its "
+            f"config.toml; then go on with {self.again}."
         )
 
     def save(self) -> None:
@@ -241,5 +253,5 @@ def not_finite(sent: Arrays) -> str:
         return ""
     for name, value in floats.items():
         if not torch.isfinite(value).all():
-            return f"{name} has numbers that are not finite (NaN or Inf)"
+            return f"{name} has numbers that are {NOT_FINITE} (NaN or Inf)"
     return ""

@@ -56,10 +56,17 @@ class Worker:
 
 
 def prepare() -> None:
-    """Starts the process that workers are forked from: it imports torch while we read data."""
+    """Starts the process that workers are forked from: it imports torch while we read data.
+
+    Ctrl-C is for us alone, from its first moment on: what it starts with, it hands on.
+    """
     forkserver.set_forkserver_preload(["flr.engine.workers"])
-    with _main_module_hidden():
-        forkserver.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _main_module_hidden():
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Pool:

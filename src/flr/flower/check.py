@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from flr.flower.init import MAIN
 from flr.flower.server import prepare
 
 Scalar = str | int | float | bool
+_PAIR = re.compile(r"""\S+?=('[^']*'|"[^"]*"|\S+)""")  # as Flower finds them; it drops the rest
 
 
 def check_app(folder: Path, changes: Sequence[str] = ()) -> str:
@@ -52,6 +54,9 @@ def run_config(folder: Path, changes: Sequence[str] = ()) -> dict[str, Scalar]:
             "folder of an app, or make one with `flr flower init DIR`."
         ) from None
     try:
+        pairs = [text for text in changes if not text.endswith(".toml")]
+        if rest := " ".join(_PAIR.sub("", text) for text in pairs).strip():
+            raise ValueError(f'"{rest}" is no KEY=VALUE.')
         changed = parse_config_args(list(changes))
     except (OSError, ValueError, click.ClickException) as error:
         reason = error.message if isinstance(error, click.ClickException) else error

@@ -90,7 +90,7 @@ def _memorized(summary: dict[str, Any]) -> str:
     if summary["noise"]["realised"] is None:
         return "which labels of the sites are wrong is not known, so memorizing was not measured"
     if summary["noise"]["realised"] == 0:
-        return "no label of the sites is wrong, so there was nothing to memorize"
+        return "no label of the sites was made wrong, so memorizing was not measured"
     server = summary["memorization"]["server"]["noisy_memorized"]
     client = summary["memorization"]["client"]["noisy_memorized"]
     if server is None and client is None:
