@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 
 import numpy as np
@@ -256,6 +258,33 @@ def test_ctrl_c_says_how_to_go_on(cli, config, monkeypatch):
     result = cli("run", config, "--out", "r")
     assert result.code == 130
     assert "nothing was written" in result.err
+
+
+HEARS_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from flr.cli.main import main
+main()
+"""
+
+
+def test_ctrl_c_at_the_start_is_no_traceback_of_workers_either(config, tmp_path):
+    command = [sys.executable, "-c", HEARS_CTRL_C, "run", config, "--workers", "2", "--out", "r"]
+    with subprocess.Popen(
+        [*command, "--set", "rounds=9999"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline().startswith("Run folder")
+        time.sleep(0.5)  # workers' mother imports torch, which takes longer
+        os.killpg(run.pid, signal.SIGINT)
+        _, said = run.communicate()
+    assert run.returncode == 130, said
+    assert said.startswith("Stopped")
+    assert "Traceback" not in said
 
 
 def test_a_run_goes_on_when_nobody_reads_what_it_prints(config, tmp_path):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import cycle
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
@@ -61,6 +61,7 @@ def prepare() -> None:
     Ctrl-C is for us alone, from its first moment on: what it starts with, it hands on.
     """
     forkserver.set_forkserver_preload(["flr.engine.workers"])
+    resource_tracker.ensure_running()  # it would unblock Ctrl-C again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with _main_module_hidden():
