@@ -212,8 +212,8 @@ OF_FLR = (
         "beta above 0 prevents the late fall",
         [("fig-ablation", "A β above 0")],
         note=(
-            "Scale: in 50 rounds there is no late fall to prevent. With beta = 0, too, the last ten "
-            "rounds are the best ten."
+            "Scale: in 50 rounds there is no late fall to prevent. With beta = 0, too, the last "
+            "ten rounds are the best ten."
         ),
     ),
     Stated(
