@@ -73,7 +73,7 @@ def test_run_page_without_evaluation_and_without_noise(tmp_path: Path, metrics, 
     summary.save(tmp_path, summary.summarise(metrics, facts(noise=quiet)))
     text = html.run_page(tmp_path, [], again="flr.run(config, data=(x, y))").read_text()
     Reader(text)
-    assert "its accuracy was not measured; no label of the sites is wrong" in text
+    assert "its accuracy was not measured; no label of the sites was made wrong" in text
     assert "no round of this run was evaluated" in text
     assert "flr.run(config, data=(x, y))" in text
     assert "None" not in text.replace("<p>None.</p>", "")
@@ -112,7 +112,7 @@ def _summary(last, server, client, realised=0.3, rounds=60):
         (_summary(0.954, 0.06, 0.09), "clients had memorized 9 % and the server 6 %."),
         (_summary(0.9, 0.06, None), "the server had memorized 6 % (the clients of the last round"),
         (_summary(0.9, None, None), "what was memorized of wrong labels was not measured."),
-        (_summary(0.9, None, None, 0), "there was nothing to memorize."),
+        (_summary(0.9, None, None, 0), "so memorizing was not measured."),
         (_summary(None, 0.06, 0.09, rounds=1), "After 1 round there is a model, but its accuracy"),
     ],
 )
