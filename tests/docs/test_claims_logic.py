@@ -175,10 +175,10 @@ def test_a_lag_behind_one_of_many_has_to_be_surer(across):
 @pytest.mark.parametrize(("federated", "verdict"), [(0.41, "holds"), (0.60, "contradicted")])
 def test_dividemix_is_judged_by_its_lead_over_ce(across, federated, verdict):
     runs = {
-        ("central-ce", "clean"): accuracy(0.50),
-        ("central-dividemix", "clean"): lambda seed: cell(best=0.60 + seed / 500),
-        ("fedavg", "clean"): accuracy(0.40),
-        ("dividemix", "clean"): accuracy(federated),
+        ("central-ce", "asym-0.4-0.6"): accuracy(0.50),
+        ("central-dividemix", "asym-0.4-0.6"): lambda seed: cell(best=0.60 + seed / 500),
+        ("fedavg", "asym-0.4-0.6"): accuracy(0.40),
+        ("dividemix", "asym-0.4-0.6"): accuracy(federated),
     }
     lines = across.advantage_is_lost(outcome("table-cifar100", runs))
     assert [line.verdict for line in lines if line.seeds] == [verdict]
