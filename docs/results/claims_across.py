@@ -117,7 +117,7 @@ def best_of_all(leads: Sequence[Sequence[float]]) -> str:
 
 
 def advantage_is_lost(found: Outcomes) -> list[Line]:
-    """DivideMix minus CE in one place, minus the same in the federation, wherever there is noise."""
+    """DivideMix minus CE in one place, less the same in the federation, where there is noise."""
     outcome, lines = found["table-cifar100"], []
     pairs = (("central-dividemix", "central-ce"), ("dividemix", "fedavg"))
     for key, setting in outcome.experiment.settings.items():
