@@ -192,7 +192,8 @@ OF_FLR = (
         [("fig-ablation", "Higher α")],
         note=(
             "In accuracy nothing is seen, after 50 rounds and with two seeds; but the higher "
-            "alpha, the less clients memorize, for every gamma ([fig-ablation](README.md#fig-ablation))."
+            "alpha, the less clients memorize, for every gamma "
+            "([fig-ablation](README.md#fig-ablation))."
         ),
     ),
     Stated(
