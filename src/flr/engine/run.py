@@ -67,7 +67,8 @@ class Federation:
         try:
             self.play()
         except KeyboardInterrupt:
-            self.save()
+            if self.boundary is not None and self.boundary.round:  # else there is nothing to keep
+                self.save()
             raise
 
     def play(self) -> None:
