@@ -14,6 +14,7 @@ import tomllib
 
 import numpy as np
 import pytest
+from toys import HEARS_CTRL_C
 
 import flr
 from flr import registry
@@ -258,14 +259,6 @@ def test_ctrl_c_says_how_to_go_on(cli, config, monkeypatch):
     result = cli("run", config, "--out", "r")
     assert result.code == 130
     assert "nothing was written" in result.err
-
-
-HEARS_CTRL_C = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from flr.cli.main import main
-main()
-"""
 
 
 def test_ctrl_c_at_the_start_is_no_traceback_of_workers_either(config, tmp_path):

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from toys import HEARS_CTRL_C
 
 WITHOUT_FLOWER = """
 import sys
@@ -84,15 +85,6 @@ def test_mistakes_have_one_clear_message(words, code, part, cli, tmp_path, monke
     assert part in result.message
     assert "Traceback" not in result.err + result.out
     assert sorted(tmp_path.rglob("*")) == before
-
-
-# A shell that starts the tests in the background has them, and what they start, ignore Ctrl-C.
-HEARS_CTRL_C = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from flr.cli.main import main
-main()
-"""
 
 
 def in_place(tmp_path: Path, *words: str) -> subprocess.Popen[str]:

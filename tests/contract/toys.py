@@ -40,6 +40,14 @@ TINY: dict[str, Any] = {
     },
 }
 
+# A shell that starts the tests in the background has them, and what they start, ignore Ctrl-C.
+HEARS_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from flr.cli.main import main
+main()
+"""
+
 
 def batchnorm_net(input_shape: tuple[int, ...], classes: int, width: int = 12) -> nn.Module:
     """A network with float and integer buffers."""
