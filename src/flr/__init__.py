@@ -2,13 +2,14 @@
 
 `flr.run(config)` trains a simulated federation and returns a `Run`; `flr.resume(folder)` goes on
 with one. `flr.LabelMixture` is FLR's regulariser for your own training loop. `flr.register`,
-`flr.Method` and `flr.Declared` are what a method of your own needs.
+`flr.Method`, `flr.Traits` and `flr.Declared` are what a method of your own needs.
 """
 
-from flr.client.memory import LabelMixture
-from flr.contract import Declared, Method
-from flr.registry import register
-from flr.session import Run, resume, run
+from flr.core.contract import Method
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
+from flr.methods.shared.soft_labels import LabelMixture
+from flr.simulation.api import Run, resume, run
 
-__all__ = ["Declared", "LabelMixture", "Method", "Run", "register", "resume", "run"]
+__all__ = ["Declared", "LabelMixture", "Method", "Run", "Traits", "register", "resume", "run"]
 __version__ = "0.1.0"

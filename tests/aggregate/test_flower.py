@@ -11,7 +11,7 @@ import torch
 from flr.aggregate.coordinates import median, trimmed_mean
 from flr.aggregate.distances import krum
 from flr.aggregate.means import mean
-from flr.contract import Reply
+from flr.core.contract import Reply
 
 flwr_app = pytest.importorskip("flwr.app", reason="flwr is not installed (extra: dev)")
 strategies = pytest.importorskip("flwr.serverapp.strategy", reason="flwr is not installed")

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from flr import registry
 from flr.aggregate import knowing
 from flr.aggregate.coordinates import median, trimmed_mean
 from flr.aggregate.distances import geometric_median, krum, krum_scores, weiszfeld
 from flr.aggregate.means import mean, norm_clip, unweighted
-from flr.contract import Reply
-from flr.errors import RunError
+from flr.core import registry
+from flr.core.contract import Reply
+from flr.core.errors import RunError
 
 RULES = {
     name: entry.factory

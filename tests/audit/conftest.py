@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flr.audit.findings import Audit, ClassRate, Pair, Rate, Suspect
+from flr.audit.findings import Audit, ClassPair, ClassRate, Rate, Suspect
 
 CLASSES = ("cat", "dog", "frog", "horse")
 
@@ -38,7 +38,7 @@ def make_audit(
         "verdict": f"About 6 % of {samples:,} labels look wrong (between 5 and 8 %).",
         "rate": rate,
         "per_class": tuple(ClassRate(name, samples // len(classes), rate) for name in classes),
-        "pairs": tuple(Pair(a, b, 12.4, rate) for a, b in pairwise(classes)),
+        "pairs": tuple(ClassPair(a, b, 12.4, rate) for a, b in pairwise(classes)),
         "suspects": suspects,
         "budget": tuple(budget),
         "unchecked": ("Samples without a label.", "Whether two samples are the same."),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from flr.audit.evidence import Evidence
 from flr.audit.findings import Audit, audit, write
-from flr.errors import ConfigError
+from flr.core.errors import ConfigError
 
 CLASSES = ("cat", "dog", 'a "fox", red', "<b>owl</b>")
 
@@ -38,15 +38,15 @@ def site(n: int = 300, noise: float = 0.25, *, tables: bool = True) -> tuple[Evi
 
 
 @pytest.fixture(scope="module")
-def case() -> tuple[Evidence, Tensor, Audit]:
+def known() -> tuple[Evidence, Tensor, Audit]:
     evidence, true = site()
     return evidence, true, audit(evidence)
 
 
 def test_the_rates_come_with_intervals_that_hold_the_truth(
-    case: tuple[Evidence, Tensor, Audit],
+    known: tuple[Evidence, Tensor, Audit],
 ) -> None:
-    evidence, true, found = case
+    evidence, true, found = known
     errors = evidence.given != true
     assert found.rate.low <= float(errors.double().mean()) <= found.rate.high
     dogs = next(rate for rate in found.per_class if rate.name == "dog")
@@ -56,8 +56,8 @@ def test_the_rates_come_with_intervals_that_hold_the_truth(
         assert 0 <= rate.low <= rate.estimate <= rate.high <= 1
 
 
-def test_the_first_pair_is_the_mistake_that_was_made(case: tuple[Evidence, Tensor, Audit]) -> None:
-    evidence, true, found = case
+def test_the_first_pair_is_the_mistake_that_was_made(known: tuple[Evidence, Tensor, Audit]) -> None:
+    evidence, true, found = known
     first, made = found.pairs[0], int((evidence.given != true).sum())
     assert (first.given, first.likely) == ("dog", "cat")
     assert first.count == pytest.approx(made, rel=0.25)
@@ -66,9 +66,9 @@ def test_the_first_pair_is_the_mistake_that_was_made(case: tuple[Evidence, Tenso
 
 
 def test_suspects_come_most_probable_first_and_are_all_there(
-    case: tuple[Evidence, Tensor, Audit],
+    known: tuple[Evidence, Tensor, Audit],
 ) -> None:
-    evidence, _, found = case
+    evidence, _, found = known
     listed = [suspect.probability for suspect in found.suspects]
     assert listed == sorted(listed, reverse=True)
     assert len(listed) >= 50
@@ -78,9 +78,9 @@ def test_suspects_come_most_probable_first_and_are_all_there(
 
 
 def test_the_budget_counts_what_is_found_in_that_order(
-    case: tuple[Evidence, Tensor, Audit],
+    known: tuple[Evidence, Tensor, Audit],
 ) -> None:
-    _, _, found = case
+    _, _, found = known
     reviewed, expected = zip(*found.budget, strict=True)
     assert list(reviewed) == sorted(set(reviewed))
     assert reviewed[-1] == found.samples
@@ -93,9 +93,9 @@ def test_the_budget_counts_what_is_found_in_that_order(
 
 
 def test_a_reason_names_score_both_votes_and_the_labels_share(
-    case: tuple[Evidence, Tensor, Audit],
+    known: tuple[Evidence, Tensor, Audit],
 ) -> None:
-    evidence, _, found = case
+    evidence, _, found = known
     suspect = next(s for s in found.suspects if s.agree and s.suggested == "cat")
     own = float(evidence.views["global"][suspect.row, 1])
     assert "The federation and this site both say “cat”" in suspect.reason
@@ -122,8 +122,8 @@ def test_without_tables_there_is_one_view() -> None:
     assert all(suspect.reason.startswith("The model says") for suspect in found.suspects)
 
 
-def test_samples_that_were_never_visited_are_named(case: tuple[Evidence, Tensor, Audit]) -> None:
-    evidence, _, _ = case
+def test_samples_that_were_never_visited_are_named(known: tuple[Evidence, Tensor, Audit]) -> None:
+    evidence, _, _ = known
     seen = torch.ones(len(evidence), dtype=torch.bool)
     seen[:7] = False
     found = audit(replace(evidence, visited=seen))
@@ -132,15 +132,15 @@ def test_samples_that_were_never_visited_are_named(case: tuple[Evidence, Tensor,
 
 
 def test_memorization_is_admitted_only_where_it_can_be(
-    case: tuple[Evidence, Tensor, Audit],
+    known: tuple[Evidence, Tensor, Audit],
 ) -> None:
-    evidence, _, found = case
+    evidence, _, found = known
     assert any("trained on these labels" in sentence for sentence in found.unchecked)
     fresh = audit(replace(evidence, trained=False))
     assert not any("trained on these labels" in sentence for sentence in fresh.unchecked)
 
 
-def test_a_model_without_an_opinion_of_its_own_gives_no_verdict() -> None:
+def test_a_model_that_always_says_the_same_gives_no_verdict() -> None:
     evidence, _ = site(tables=False)
     same = torch.tensor([[0.0, 0.0, 0.0, 1.0]]).repeat(len(evidence), 1)
     found = audit(replace(evidence, views={"model": same}))
@@ -149,9 +149,9 @@ def test_a_model_without_an_opinion_of_its_own_gives_no_verdict() -> None:
 
 
 def test_cleanlab_is_another_scorer_on_the_same_probabilities(
-    case: tuple[Evidence, Tensor, Audit],
+    known: tuple[Evidence, Tensor, Audit],
 ) -> None:
-    evidence, true, ours = case
+    evidence, true, ours = known
     found = audit(evidence, scorer="cleanlab")
     assert found.scorer == "cleanlab"
     assert found.key != ours.key
@@ -162,9 +162,9 @@ def test_cleanlab_is_another_scorer_on_the_same_probabilities(
 
 
 def test_the_key_changes_with_labels_names_and_findings(
-    case: tuple[Evidence, Tensor, Audit],
+    known: tuple[Evidence, Tensor, Audit],
 ) -> None:
-    evidence, _, found = case
+    evidence, _, found = known
     assert audit(evidence) == found
     other = evidence.given.clone()
     other[0] = (other[0] + 1) % len(CLASSES)
@@ -174,9 +174,9 @@ def test_the_key_changes_with_labels_names_and_findings(
 
 
 def test_the_files_hold_what_was_found_and_any_name(
-    case: tuple[Evidence, Tensor, Audit], tmp_path: Path
+    known: tuple[Evidence, Tensor, Audit], tmp_path: Path
 ) -> None:
-    evidence, _, _ = case
+    evidence, _, _ = known
     names = ['=cmd()|a, "b"\nc', *evidence.names[1:]]
     found = audit(replace(evidence, names=names))
     write(found, tmp_path)

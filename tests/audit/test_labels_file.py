@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flr.audit.labels_file import LABELS, as_csv, read_labels, read_table, shown, write_labels
-from flr.errors import DataError
+from flr.core.errors import DataError
 
 HOSTILE = [
     "a, b",

@@ -20,7 +20,7 @@ from PIL import Image
 from flr.audit.findings import Audit
 from flr.audit.page import write_page
 from flr.audit.relabel import read_corrections
-from flr.errors import DataError
+from flr.core.errors import DataError
 
 CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
 

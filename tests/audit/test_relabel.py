@@ -15,8 +15,8 @@ from PIL import Image
 
 from flr.audit.labels_file import CORRECTIONS, as_csv
 from flr.audit.relabel import relabel
-from flr.data import sources
-from flr.errors import DataError
+from flr.core.errors import DataError
+from flr.data.sources.files import read_samples
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ",".join(CORRECTIONS)
@@ -172,18 +172,18 @@ def test_new_labels_go_back_into_every_kind_of_data(page, tmp_path, monkeypatch)
         listed = {} if name == "text" else {"classes": np.array(["a", "b"])}
         np.savez(f"{name}.npz", x=x, y=y, **listed)
         page["npz_with"](new, f"{name}.npz", "new.npz")
-        _, labels, classes, _ = sources.read(Path("new.npz"), ("a", "b"))
+        _, labels, classes, _ = read_samples(Path("new.npz"), ("a", "b"))
         assert (labels.tolist(), classes) == ([1, 1, 0], ("a", "b"))
     Path("old.csv").write_text('f,label\n1,a\n2,"two\nlines"\n3,a\n')
-    _, _, _, lines = sources.read(Path("old.csv"), None)
+    _, _, _, lines = read_samples(Path("old.csv"), None)
     page["csv_with"](dict(zip(lines, ["b", "b", "a"], strict=True)), "old.csv", "new-table.csv")
-    x, labels, classes, _ = sources.read(Path("new-table.csv"), ("a", "b"))
+    x, labels, classes, _ = read_samples(Path("new-table.csv"), ("a", "b"))
     assert (x[:, 0].tolist(), labels.tolist()) == ([1, 2, 3], [1, 1, 0])
     for name in ("a/1.png", "b/1.png"):
         Path("old", name).parent.mkdir(parents=True)
         Image.new("RGB", (4, 4), "red" if name[0] == "a" else "blue").save(Path("old", name))
     page["folder_with"]({"a/1.png": "b", "b/1.png": "a"}, "old", "fresh")
-    x, labels, _, _ = sources.read(Path("fresh"), ("a", "b"))
+    x, labels, _, _ = read_samples(Path("fresh"), ("a", "b"))
     assert labels.tolist() == [0, 1]
     assert x[:, 0, 0, 0].tolist() == [0, 255], "the picture that was b is a now"
 

@@ -12,12 +12,12 @@ from torch import Tensor
 from flr.audit import noise_model
 from flr.audit.evidence import Evidence
 from flr.audit.scores import at_home, blend, rate_by_federation, rule_of, score
-from flr.errors import DataError
+from flr.core.errors import DataError
 
 CLASSES = 6
 
 
-def opinions(true: Tensor, sure: float, rng: torch.Generator, classes: int = CLASSES) -> Tensor:
+def predictions(true: Tensor, sure: float, rng: torch.Generator, classes: int = CLASSES) -> Tensor:
     """Calibrated predictions: by Bayes, of normal features whose means are `sure` apart."""
     features = torch.randn(len(true), classes, generator=rng)
     features[torch.arange(len(true)), true] += sure
@@ -25,7 +25,7 @@ def opinions(true: Tensor, sure: float, rng: torch.Generator, classes: int = CLA
 
 
 def alike(p: Tensor, rng: torch.Generator) -> Tensor:
-    """Another opinion on the same samples, by a model that has seen much the same."""
+    """Other predictions of the same samples, by a model that has seen much the same."""
     return (p.log() + 0.5 * torch.randn(p.shape, generator=rng)).softmax(1)
 
 
@@ -40,7 +40,7 @@ def site(
     if swap:
         struck, drawn = struck & (true == 0), torch.ones_like(true)
     given = torch.where(struck, drawn, true)
-    model = opinions(true, sure, rng)
+    model = predictions(true, sure, rng)
     views = {"global": alike(model, rng), "local": alike(model, rng), "model": model}
     seen = torch.ones(n, dtype=torch.bool)
     return evidence(given, views, seen), true
@@ -94,7 +94,7 @@ def test_the_shares_of_classes_at_a_site_help_where_they_are_unequal() -> None:
     )
     struck = torch.rand(600, generator=rng) < 0.3
     drawn = (true + torch.randint(1, CLASSES, (600,), generator=rng)) % CLASSES
-    e = evidence(torch.where(struck, drawn, true), {"model": opinions(true, 1.5, rng)})
+    e = evidence(torch.where(struck, drawn, true), {"model": predictions(true, 1.5, rng)})
     plain = 1 - e.views["model"].gather(1, e.given[:, None])[:, 0]
     assert precision(score(e).wrong, e, true) > precision(plain, e, true) + 0.05
 
@@ -145,7 +145,7 @@ def test_weights_count_like_repeated_samples() -> None:
     assert rate_by_federation(q, e.given, weights=weights) == pytest.approx(again, abs=1e-9)
 
 
-def test_equal_views_are_one_opinion() -> None:
+def test_equal_views_are_one_prediction() -> None:
     e, _ = site()
     model = e.views["model"]
     thrice = evidence(e.given, dict.fromkeys(("global", "local", "model"), model), e.visited)
@@ -169,7 +169,7 @@ def test_a_site_with_one_class_is_not_called_clean(trained: bool) -> None:
     """Nor is "all is given as this class" taken for a rule that makes most labels wrong."""
     rng = torch.Generator().manual_seed(1)
     true = torch.where(torch.arange(300) < 30, torch.arange(300) % 5 + 1, 0)
-    e = evidence(torch.zeros(300, dtype=torch.int64), {"model": opinions(true, 3.0, rng)})
+    e = evidence(torch.zeros(300, dtype=torch.int64), {"model": predictions(true, 3.0, rng)})
     found = score(replace(e, trained=trained))
     assert precision(found.wrong, e, true) > 0.9
     assert 0.03 < float(found.wrong.mean()) < 0.2
@@ -197,7 +197,9 @@ def test_labels_of_one_class_only() -> None:
     rng = torch.Generator().manual_seed(0)
     true = torch.zeros(100, dtype=torch.int64)
     true[:10] = 2
-    found = score(evidence(torch.zeros(100, dtype=torch.int64), {"model": opinions(true, 4, rng)}))
+    found = score(
+        evidence(torch.zeros(100, dtype=torch.int64), {"model": predictions(true, 4, rng)})
+    )
     assert set(found.wrong.argsort(descending=True)[:10].tolist()) == set(range(10))
     assert (found.suggested[:10] == 2).all()
 
@@ -213,7 +215,7 @@ def test_many_classes(classes: int) -> None:
     true = torch.randint(0, classes, (60,), generator=rng)
     given = true.clone()
     given[:12] = (given[:12] + 1) % classes
-    found = score(evidence(given, {"model": opinions(true, 12.0, rng, classes)}))
+    found = score(evidence(given, {"model": predictions(true, 12.0, rng, classes)}))
     assert torch.equal(found.wrong > 0.5, given != true)
     assert torch.equal(found.suggested[:12], true[:12])
     assert float(found.confidence[:12].min()) > 0.5

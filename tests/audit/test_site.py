@@ -20,13 +20,13 @@ from toys import settings
 import flr
 from flr.audit.labels_file import CORRECTIONS, as_csv
 from flr.audit.pictures import SIDE, encode, from_inputs
-from flr.audit.site import SiteFiles, newest_state, open_site
-from flr.client import models, saved
-from flr.client.fit import weights_of
-from flr.client.models import mlp
-from flr.data import sources
-from flr.errors import DataError
+from flr.audit.site_files import SiteFiles, newest_state, open_site
+from flr.core.errors import DataError
+from flr.data.sources.digits import Digits
 from flr.flower.server import serve
+from flr.models import model_file
+from flr.models import networks as models
+from flr.models.networks import mlp, weights_of
 
 # one of them could end a page's script, one a CSV cell, one a line, one the terminal's colour
 CLASSES = (
@@ -45,7 +45,7 @@ SAMPLES = 240
 
 
 def digits() -> tuple[Any, Any]:
-    data = sources.Digits().load()
+    data = Digits().load()
     return data.train.x[:300, 0].numpy(), data.train.y[:300].numpy()
 
 
@@ -181,11 +181,11 @@ def test_labels_of_their_own_go_by_name(cli, ward, tmp_path, monkeypatch):
     assert len(found["unchecked"]) >= 4
     for suspect in found["suspects"]:
         assert suspect["given"] == given[suspect["name"]]
-    case = open_site(SiteFiles(ward / "ward.npz", ward / "run", path, ward / "st"))
+    site = open_site(SiteFiles(ward / "ward.npz", ward / "run", path, ward / "st"))
     whole = open_site(SiteFiles(ward / "ward.npz", ward / "run", None, ward / "st"))
     kept = [row for row in range(SAMPLES) if row not in (3, 4, 5)]
-    assert list(case.evidence.names) == [str(row) for row in kept]
-    for name, view in case.evidence.views.items():
+    assert list(site.evidence.names) == [str(row) for row in kept]
+    for name, view in site.evidence.views.items():
         assert torch.allclose(view, whole.evidence.views[name][kept], atol=1e-6), name
 
 
@@ -274,10 +274,12 @@ def test_which_state_is_meant(tmp_path):
 
 
 def test_a_state_without_tables_is_said(ward, tmp_path):
-    flr.arrays.save(tmp_path / "0" / "3.safetensors", {"elr.0.target": torch.zeros(SAMPLES, 10)})
-    case = open_site(SiteFiles(ward / "ward.npz", ward / "run", state=tmp_path))
-    assert set(case.evidence.views) == {"model"}
-    assert any("has none" in note for note in case.notes)
+    flr.core.arrays.save(
+        tmp_path / "0" / "3.safetensors", {"elr.0.target": torch.zeros(SAMPLES, 10)}
+    )
+    site = open_site(SiteFiles(ward / "ward.npz", ward / "run", state=tmp_path))
+    assert set(site.evidence.views) == {"model"}
+    assert any("has none" in note for note in site.notes)
 
 
 def test_after_a_federation_on_flower(cli, tmp_path):
@@ -336,8 +338,8 @@ def test_a_folder_of_images(cli, pictures, tmp_path):
     labels = labels_of(tmp_path / "a" / "labels.csv")
     assert len(labels) == 60
     assert all(name.split("/")[0] == label for name, label in labels.items())
-    case = open_site(SiteFiles(pictures / "scans", pictures / "run", size=16))
-    thumbnail = Image.open(io.BytesIO(case.pictures(0) or b""))
+    site = open_site(SiteFiles(pictures / "scans", pictures / "run", size=16))
+    thumbnail = Image.open(io.BytesIO(site.pictures(0) or b""))
     assert thumbnail.size == (51, SIDE), "from the file, not from the 16 pixels of the model"
 
 
@@ -397,10 +399,10 @@ def test_a_table(cli, tmp_path, monkeypatch):
     assert done.code == 0, done.err
     labels = labels_of(Path("audit/labels.csv"))
     assert labels["2"] == "type, 0", "line 1 is the header"
-    case = open_site(SiteFiles(Path("t.csv"), Path("run"), label="diagnosis"))
-    assert case.pictures(0) is None
-    assert case.features(0).startswith(f"f0 {x[0, 0]:.4g}, f1 ")
-    assert case.features(0).endswith("and 8 more")
+    site = open_site(SiteFiles(Path("t.csv"), Path("run"), label="diagnosis"))
+    assert site.pictures(0) is None
+    assert site.features(0).startswith(f"f0 {x[0, 0]:.4g}, f1 ")
+    assert site.features(0).endswith("and 8 more")
 
 
 def test_ten_thousand_classes(cli, tmp_path, monkeypatch):
@@ -415,7 +417,7 @@ def test_ten_thousand_classes(cli, tmp_path, monkeypatch):
         "mean": [0.0] * 3,
         "std": [1.0] * 3,
     }
-    saved.save(Path("m.safetensors"), weights_of(networks), meta)
+    model_file.save(Path("m.safetensors"), weights_of(networks), meta)
     rng = np.random.default_rng(3)
     names = np.array(classes)[rng.integers(0, 10_000, 120)]
     np.savez("d.npz", x=rng.normal(size=(120, 3)).astype(np.float32), y=names)

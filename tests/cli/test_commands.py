@@ -17,8 +17,8 @@ import pytest
 from toys import HEARS_CTRL_C
 
 import flr
-from flr import registry
-from flr.session import Run
+from flr.core import registry
+from flr.simulation.api import Run
 
 CONFIG = """rounds = 3
 workers = 1
@@ -251,11 +251,11 @@ def test_ctrl_c_says_how_to_go_on(cli, config, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("flr.session.federate", interrupt)
+    monkeypatch.setattr("flr.simulation.api.run_in_process", interrupt)
     result = cli("run", config, "--out", "a folder")
     assert result.code == 130
     assert "To go on: flr resume 'a folder'" in result.err
-    monkeypatch.setattr("flr.session.load_scenario", interrupt)
+    monkeypatch.setattr("flr.simulation.api.load_scenario", interrupt)
     result = cli("run", config, "--out", "r")
     assert result.code == 130
     assert "nothing was written" in result.err

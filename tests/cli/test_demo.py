@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flr.session import Run
+from flr.simulation.api import Run
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from annotated_types import Ge
 from torch import Tensor
 
-from flr import registry
-from flr.arrays import Arrays
-from flr.contract import Batch, Client, Method, Reply
-from flr.registry import register
+from flr.core import registry
+from flr.core.arrays import Arrays
+from flr.core.contract import Batch, Client, Method, Reply
+from flr.core.registry import register
 
 
 @dataclass(frozen=True)

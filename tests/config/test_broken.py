@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flr.config import load, parse
-from flr.config.problems import expected
-from flr.errors import ConfigError
+from flr.config.errors import expected
+from flr.core.errors import ConfigError
 
 BROKEN = {
     "name": (

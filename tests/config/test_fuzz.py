@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flr.config import Config, load, parse
-from flr.errors import ConfigError
+from flr.core.errors import ConfigError
 
 GOOD = """\
 seed = 1

@@ -1,4 +1,4 @@
-"""Configs that are fine: defaults, ways to write a choice, overrides, and back to TOML."""
+"""Configs that are fine: defaults, ways to write an entry, overrides, and back to TOML."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from flr import registry
 from flr.config import load, parse
-from flr.config.choice import Choice, choose
-from flr.stack import parts_of
+from flr.config.entry import ConfigEntry, parse_entry
+from flr.core import registry
+from flr.core.combine import parts_of
 
 
 def test_the_shape_of_the_foundation_issue(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ memorization_every = 1
     config = load(path)
     assert config.label == "flr+picky"
     assert config.method[0].options["warmup_rounds"] == 10
-    assert config.data.source == Choice("dataset", "digits", {})
+    assert config.data.source == ConfigEntry("dataset", "digits", {})
     assert config.data.train == 500
     assert config.partition.build().sites == 20
     assert config.partition.options["alpha"] == 1.0
@@ -73,7 +73,7 @@ def test_defaults() -> None:
     assert (config.seed, config.label, config.aggregate.name) == (1, "flr", "mean")
     assert (config.workers, config.min_replies, config.checkpoint_every) == (2, 1, 10)
     assert (config.partition.name, config.partition.options["clients"]) == ("iid", 20)
-    assert config.noise == Choice("noise", "none", {})
+    assert config.noise == ConfigEntry("noise", "none", {})
     assert config.train.model.name == "mlp"
     assert config.train.device == "cpu"
     assert config.train.asked(20) == 5
@@ -85,9 +85,9 @@ def test_defaults() -> None:
 def test_every_entry_has_valid_defaults(kind: str) -> None:
     for name in registry.entries(kind):
         needed = {"path": "somewhere"} if kind == "dataset" and name != "digits" else {}
-        choice = choose(kind, {"name": name, **needed}, default=name)
-        assert choose(kind, choice.table("name"), default=name) == choice
-        choice.build()
+        entry = parse_entry(kind, {"name": name, **needed}, default=name)
+        assert parse_entry(kind, entry.table("name"), default=name) == entry
+        entry.build()
 
 
 def test_a_choice_is_a_name_or_a_table() -> None:
@@ -115,8 +115,8 @@ def test_nothing_means_the_default() -> None:
 
 def test_options_get_the_types_of_their_annotations() -> None:
     table = {"name": "picky", "strength": 2, "names": ["x"], "file": "a/b", "table": {"k": 1}}
-    (choice,) = parse({"rounds": 1, "method": table}).method
-    assert choice.options == {
+    (entry,) = parse({"rounds": 1, "method": table}).method
+    assert entry.options == {
         "strength": 2.0,
         "steps": 3,
         "mode": "soft",
@@ -125,16 +125,16 @@ def test_options_get_the_types_of_their_annotations() -> None:
         "file": Path("a/b").absolute(),
         "map": "own",
     }
-    assert isinstance(choice.options["strength"], float)
-    built = choice.build()
+    assert isinstance(entry.options["strength"], float)
+    built = entry.build()
     assert (built.names, built.file) == (("x",), Path("a/b").absolute())
 
 
 def test_an_alias_keeps_what_it_fixes() -> None:
-    (choice,) = parse({"rounds": 1, "method": "meek"}).method
-    assert choice.options["strength"] == 0.1
-    assert choice.build().strength == 0.1
-    assert "strength" not in choice.table("name")
+    (entry,) = parse({"rounds": 1, "method": "meek"}).method
+    assert entry.options["strength"] == 0.1
+    assert entry.build().strength == 0.1
+    assert "strength" not in entry.table("name")
 
 
 def test_the_engine_s_arguments_are_left_open() -> None:
@@ -156,9 +156,11 @@ def test_a_model_of_one_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 def test_overrides_win_and_need_no_quotes(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
-    path.write_text('rounds = 3\nmethod = "flr"\nnoise = "symmetric"\n[train]\nlr = 0.1\n')
+    names = 'method = "flr"\nnoise = "symmetric"\nattack = "sign-flip"\n'
+    path.write_text(f"rounds = 3\n{names}[train]\nlr = 0.1\n")
     overrides = [
         "noise.floor = 0.5",
+        "attack.clients=1",
         "train.lr=1",
         "method.lam=3",
         "train.model.name=cnn",
@@ -168,6 +170,7 @@ def test_overrides_win_and_need_no_quotes(tmp_path: Path) -> None:
     ]
     config = load(path, overrides)
     assert config.noise.options["floor"] == 0.5
+    assert (config.attack.name, config.attack.options["clients"]) == ("sign-flip", 1.0)
     assert config.train.lr == 1.0
     assert config.method[0].options["lam"] == 3.0
     assert (config.train.model.name, config.train.model.options["width"]) == ("cnn", 8)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flr.config import load, parse, preset
-from flr.errors import ConfigError
+from flr.core.errors import ConfigError
 
 
 def options(raw: dict[str, Any], part: int = 0) -> dict[str, Any]:

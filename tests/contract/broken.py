@@ -12,9 +12,10 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from flr.arrays import Arrays
-from flr.contract import Batch, Client, Declared, Method, Reply, Server, Task
-from flr.registry import register
+from flr.core.arrays import Arrays
+from flr.core.contract import Batch, Client, Method, Reply, Server, Task
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
 
 DOC = "Broken on purpose.\n\nLeaves the site: see the code."
 
@@ -101,7 +102,7 @@ class BatchesOfItsOwn(Method):
 @broken("single")
 @dataclass(frozen=True)
 class NeedsAVariance(Method):
-    def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor:
+    def regularize(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor:
         return logits.var(0).mean()
 
 
@@ -128,13 +129,13 @@ class LooksLabelsUp(Method):
     def begin(self, c: Client) -> None:
         images = torch.from_numpy(load_digits().images).float().flatten(1) / 16
         rows = torch.cdist(c.data.x.flatten(1), images).argmin(1)
-        c.memory["answers"] = torch.from_numpy(load_digits().target)[rows]
+        c.scratch["answers"] = torch.from_numpy(load_digits().target)[rows]
 
 
 @broken("state")
 @dataclass(frozen=True)
 class ChangesStateInPlace(Method):
-    keeps = (Declared("visits", (), "how often it was asked"),)
+    traits = Traits(keeps=(Declared("visits", (), "how often it was asked"),))
 
     def begin(self, c: Client) -> None:
         c.state.setdefault("visits", torch.zeros(())).add_(1)
@@ -151,7 +152,7 @@ class KeepsMoreThanItSays(Method):
 @broken("bytes")
 @dataclass(frozen=True)
 class SaysMoreThanItSends(Method):
-    sends = (Declared("score", ("classes",), "never sent"),)
+    traits = Traits(sends=(Declared("score", ("classes",), "never sent"),))
 
 
 @broken("lam")
@@ -159,5 +160,5 @@ class SaysMoreThanItSends(Method):
 class IgnoresLam(Method):
     lam: float = 1.0
 
-    def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor:
+    def regularize(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor:
         return logits.square().mean()

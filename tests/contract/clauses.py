@@ -14,16 +14,19 @@ from torch import Tensor, nn
 from toys import ROUNDS, TINY, bits, settings, train, train_until, train_until_killed
 
 import flr
-from flr import arrays, config, session
-from flr.arrays import nbytes
-from flr.client import desk
+from flr import config
+from flr.client import worker
 from flr.client.state import StateFiles
-from flr.contract import MODEL, Client, Declared, Method, by_name
+from flr.core import arrays
+from flr.core.arrays import nbytes
+from flr.core.combine import parts_of
+from flr.core.contract import MODEL, Client, Method
+from flr.core.traits import Declared, by_name
 from flr.engine import checkpoint
 from flr.report.describe import array_bytes, message_bytes
-from flr.scenario.oracle import Oracle
-from flr.session import Run
-from flr.stack import parts_of
+from flr.scenario.truth import Truth
+from flr.simulation import api
+from flr.simulation.api import Run
 
 # at a site of the tiny federation
 WORDS = {"classes": 10, "samples": 21, "features": 12, "parameters": 934, "weights": 959}
@@ -90,7 +93,7 @@ def drop(method: Any, folder: Path, monkeypatch: Any) -> None:
 
 def refuse_bad_update(method: Any, folder: Path, monkeypatch: Any) -> None:
     """An update with NaN or a wrong shape is named and left out; its state does not count."""
-    real = desk.run_task
+    real = worker.run_task
 
     def spoiled(c: Client, task: str) -> arrays.Arrays:
         sent = real(c, task)
@@ -101,7 +104,7 @@ def refuse_bad_update(method: Any, folder: Path, monkeypatch: Any) -> None:
             sent[name] = sent[name].flatten()[:1]
         return sent
 
-    monkeypatch.setattr(desk, "run_task", spoiled)
+    monkeypatch.setattr(worker, "run_task", spoiled)
     run = train(method, folder / "run", train={"participation": 1.0})
     refused = {c["client"]: c["reason"] for c in run.clients if c["status"] == "refused"}
     assert sorted(refused) == [1, 2]
@@ -138,15 +141,15 @@ def site_of_one_sample(method: Any, folder: Path, monkeypatch: Any) -> None:
 def nothing_undeclared_leaves(method: Any, folder: Path, monkeypatch: Any) -> None:
     """Replies hold the weights and what is declared, so that no site stops the run."""
     sent: list[set[str]] = []
-    real = desk.run_task
+    real = worker.run_task
 
     def seen(c: Client, task: str) -> arrays.Arrays:
         received = {k for k in c.inbox if k.startswith(MODEL)} if task == "fit" else set()
         result = real(c, task)
-        sent.append(set(result) - received - set(by_name(c.method.sends, len(c.model))))
+        sent.append(set(result) - received - set(by_name(c.method.traits.sends, len(c.model))))
         return result
 
-    monkeypatch.setattr(desk, "run_task", seen)
+    monkeypatch.setattr(worker, "run_task", seen)
     train(method, folder / "run")
     assert sent
     assert not set().union(*sent)
@@ -155,11 +158,11 @@ def nothing_undeclared_leaves(method: Any, folder: Path, monkeypatch: Any) -> No
 def no_clean_label_in_reach(method: Any, folder: Path, monkeypatch: Any) -> None:
     """Nothing that a method can reach from its client holds the site's true labels."""
     settled = config.parse(settings(method))
-    dataset = session.load_data(settled)
-    scenario = session.load_scenario(settled, dataset)
-    true = Oracle.of(scenario, dataset).true
+    dataset = api.load_data(settled)
+    scenario = api.load_scenario(settled, dataset)
+    true = Truth.of(scenario, dataset).true
     seen = []
-    real = desk.run_task
+    real = worker.run_task
 
     def spying(c: Client, task: str) -> arrays.Arrays:
         result = real(c, task)
@@ -176,7 +179,7 @@ def no_clean_label_in_reach(method: Any, folder: Path, monkeypatch: Any) -> None
         seen.append(c.id)
         return result
 
-    monkeypatch.setattr(desk, "run_task", spying)
+    monkeypatch.setattr(worker, "run_task", spying)
     train(method, folder / "run")
     assert seen
 
@@ -203,7 +206,7 @@ def state_round_trip(method: Any, folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(StateFiles, "write", write)
     run = train(method, folder / "run")
     made = run.config.build_method()
-    declared = by_name(made.keeps, made.models)
+    declared = by_name(made.traits.keeps, made.traits.networks)
     kept = list((run.folder / "checkpoint" / "state").glob("*/*"))
     assert bool(kept) == bool(declared), "keeps other things than it declares"
     always, found = {name for name, d in declared.items() if not d.when}, set()
@@ -220,23 +223,26 @@ def state_round_trip(method: Any, folder: Path, monkeypatch: Any) -> None:
 def message_bytes_as_described(method: Any, folder: Path, monkeypatch: Any) -> None:
     """What crosses the wire is what `describe` says: no other size, and nothing said in vain."""
     sent: set[str] = set()
-    real = desk.run_task
+    real = worker.run_task
 
     def noted(c: Client, task: str) -> arrays.Arrays:
         result = real(c, task)
         sent.update(result)
         return result
 
-    monkeypatch.setattr(desk, "run_task", noted)
+    monkeypatch.setattr(worker, "run_task", noted)
     run = train(method, folder / "run")
     made, size = run.config.build_method(), nbytes(arrays.load(run.folder / "model.safetensors")[0])
     down, up = message_bytes(made, size, WORDS)
-    assert set(by_name(made.sends, made.models)) <= sent, "sends less than it declares"
-    assert {c["bytes_down"] for c in run.clients} <= sizes(down, made.receives, made, size)
-    allowed = sizes(up, made.sends, made, size)
+    assert set(by_name(made.traits.sends, made.traits.networks)) <= sent, (
+        "sends less than it declares"
+    )
+    assert {c["bytes_down"] for c in run.clients} <= sizes(down, made.traits.receives, made, size)
+    allowed = sizes(up, made.traits.sends, made, size)
     if made.tasks():  # their answers hold no weights
         allowed |= {
-            n - size for n in sizes(up, [replace(d, when="some") for d in made.sends], made, size)
+            n - size
+            for n in sizes(up, [replace(d, when="some") for d in made.traits.sends], made, size)
         }
     assert {c["bytes_up"] for c in run.clients} <= allowed, "sends other sizes than it declares"
 
@@ -245,7 +251,7 @@ def sizes(largest: int, declared: Iterable[Declared], made: Method, weights: int
     """The size of a message, and its sizes without what is declared for some messages only."""
     found = {largest}
     for one in (d for d in declared if d.when):
-        found |= {n - array_bytes(one, weights // made.models, WORDS) for n in found}
+        found |= {n - array_bytes(one, weights // made.traits.networks, WORDS) for n in found}
     return found
 
 
@@ -285,7 +291,7 @@ def reachable_tensors(root: object) -> Iterator[Tensor]:
         elif dataclasses.is_dataclass(item) or hasattr(item, "__self__"):
             pending += vars(item).values() if hasattr(item, "__dict__") else []
             pending += [item.__self__] if hasattr(item, "__self__") else []
-        elif isinstance(item, desk.Desk):
+        elif isinstance(item, worker.ClientWorker):
             pending += vars(item).values()
 
 

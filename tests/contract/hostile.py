@@ -7,8 +7,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from flr.contract import Client, Method
-from flr.registry import register
+from flr.core.contract import Client, Method
+from flr.core.registry import register
 
 
 @register("lethal")

@@ -9,8 +9,8 @@ import clauses
 import pytest
 from toys import factory
 
-from flr import registry
-from flr.errors import FlrError
+from flr.core import registry
+from flr.core.errors import FlrError
 from flr.report import html, plots
 
 METHODS: list[Any] = [

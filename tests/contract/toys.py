@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 import flr
-from flr import registry
-from flr.client import desk
+from flr.client import worker
 from flr.client.state import StateFiles
-from flr.session import Run
+from flr.core import registry
+from flr.simulation.api import Run
 
 ROUNDS = 4
 BENCHMARK = 20  # clean samples beside those of the sites, for methods that need some
@@ -62,7 +62,7 @@ def settings(method: Any, **changes: Any) -> dict[str, Any]:
     for key, value in changes.items():
         merge = isinstance(value, dict) and key in ("train", "data")
         config[key] = {**config[key], **value} if merge else value
-    if factory(method).supervised:
+    if factory(method)().traits.supervised:
         config["scenario"] = {"benchmark": BENCHMARK}
         config["data"] = {**config["data"], "train": config["data"]["train"] + BENCHMARK}
     return config
@@ -116,7 +116,7 @@ def train_until_killed(method: Any, out: Path, tasks: int, after_state: bool) ->
     The kill comes when the client has trained, or when its state is written but not accepted.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["toys", "flr.engine.workers", "torch._dynamo"])
+    context.set_forkserver_preload(["toys", "flr.engine.pool", "torch._dynamo"])
     module = factory(method).__module__  # registers the method in the child too
     args = (module, settings(method), out, tasks, after_state)
     child = context.Process(target=_train_and_die, args=args)
@@ -144,5 +144,5 @@ def _train_and_die(
     if after_state:
         StateFiles.write = then_die(StateFiles.write)  # type: ignore[method-assign]
     else:
-        desk.run_task = then_die(desk.run_task)  # type: ignore[attr-defined]
+        worker.run_task = then_die(worker.run_task)  # type: ignore[attr-defined]
     flr.run(config, out=out)

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flr.contract import Site
+from flr.core.contract import Site
+from flr.core.errors import ConfigError
 from flr.data.batches import Batches, augment, batches
-from flr.data.sources import from_arrays
-from flr.errors import ConfigError
+from flr.data.build import from_arrays
 
 
 def site(n):
@@ -114,8 +114,8 @@ def test_augmentation_does_not_change_the_order():
     assert torch.equal(torch.cat(plain), torch.cat(moved))
 
 
-def test_fill_is_the_normalised_zero():
+def test_fill_is_the_normalized_zero():
     x = np.random.default_rng(0).integers(1, 255, (20, 5, 5, 3), dtype=np.uint8)
     data = from_arrays(x, np.arange(20) % 2)
-    black = data.normalise(torch.zeros(1, 3, 1, 1, dtype=torch.uint8)).flatten()
+    black = data.normalize(torch.zeros(1, 3, 1, 1, dtype=torch.uint8)).flatten()
     assert Batches.of(data).fill == pytest.approx(black.tolist(), rel=1e-6)

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from flr.data.sources import Csv, Folder, Npz, from_arrays, read
-from flr.errors import DataError
+from flr.core.errors import DataError
+from flr.data.build import from_arrays
+from flr.data.sources.files import Csv, Folder, Npz, read_samples
 
 X = np.arange(20.0).reshape(10, 2)
 Y = np.arange(10) % 2
@@ -211,17 +212,17 @@ def test_arrays_that_do_not_belong_together():
 def test_read_refuses_what_the_model_does_not_know(tmp_path):
     np.savez(tmp_path / "a.npz", x=X, y=Y + 1)
     with pytest.raises(DataError, match="from 0 to 1; got 2"):
-        read(tmp_path / "a.npz", ("a", "b"))
+        read_samples(tmp_path / "a.npz", ("a", "b"))
     with pytest.raises(DataError, match='class "b" is not known'):
-        read(folder(tmp_path / "f"), ("a", "c"))
+        read_samples(folder(tmp_path / "f"), ("a", "c"))
     (tmp_path / "t.csv").write_text("a,LABEL\n1,x\n")
     with pytest.raises(DataError, match='Did you mean "LABEL"'):
-        read(tmp_path / "t.csv", ("x", "y"))
+        read_samples(tmp_path / "t.csv", ("x", "y"))
     (tmp_path / "t.parquet").touch()
     with pytest.raises(DataError, match="Convert it"):
-        read(tmp_path / "t.parquet", None)
+        read_samples(tmp_path / "t.parquet", None)
     with pytest.raises(DataError, match="there is none"):
-        read(tmp_path / "nothing", None)
+        read_samples(tmp_path / "nothing", None)
     (tmp_path / "bare").mkdir()
     with pytest.raises(DataError, match="got neither"):
-        read(tmp_path / "bare", None)
+        read_samples(tmp_path / "bare", None)

@@ -20,11 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flr.config import parse
-from flr.data import pickles, places
-from flr.data.cifar import CIFAR10, CIFAR100, SUPERCLASSES, Cifar10, Cifar100, shift_inside
-from flr.data.sources import subset
-from flr.errors import ConfigError, DataError
-from flr.scenario import maps
+from flr.core.errors import ConfigError, DataError
+from flr.data import paths
+from flr.data.build import subset
+from flr.data.readers import pickles
+from flr.data.sources.cifar import CIFAR10, CIFAR100, SUPERCLASSES, Cifar10, Cifar100, shift_inside
+from flr.scenario.noises import asymmetric
 
 # SHA-1 of the originals, as MXNet Gluon publishes them; of CIFAR-10 the beginnings are known here.
 SHA1 = {
@@ -56,7 +57,7 @@ def records(data, *labels) -> bytes:
 
 
 def superclasses_of(labels) -> torch.Tensor:
-    return torch.tensor(maps._CIFAR100_COARSE)[labels]
+    return torch.tensor(asymmetric._CIFAR100_COARSE)[labels]
 
 
 def test_cifar10_is_the_published_one(ten):
@@ -88,12 +89,12 @@ def test_names_of_superclasses_are_the_files_own(publisher):
     assert tuple(text.split()) == SUPERCLASSES
 
 
-def test_normalisation_is_in_the_publishers_units(ten, hundred):
+def test_normalization_is_in_the_publishers_units(ten, hundred):
     white = torch.full((1, 3, 1, 1), 255, dtype=torch.uint8)
     expected = [(1 - m) / s for m, s in [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)]]
-    assert ten.normalise(white).flatten().tolist() == pytest.approx(expected)
+    assert ten.normalize(white).flatten().tolist() == pytest.approx(expected)
     expected = [(1 - m) / s for m, s in [(0.507, 0.267), (0.487, 0.256), (0.441, 0.276)]]
-    assert hundred.normalise(white).flatten().tolist() == pytest.approx(expected)
+    assert hundred.normalize(white).flatten().tolist() == pytest.approx(expected)
 
 
 def test_superclasses_keep_their_classes_and_the_shift_inside(publisher, hundred):
@@ -107,8 +108,8 @@ def test_superclasses_keep_their_classes_and_the_shift_inside(publisher, hundred
         old = whole.y[part.number]
         assert [few.classes[y] for y in part.y[:200]] == [hundred.classes[y] for y in old[:200]]
         assert {SUPERCLASSES[c] for c in superclasses_of(old).tolist()} == set(names)
-    table = maps.resolve("auto", few.classes, few.noise_map)
-    whole_table = maps.resolve("cifar100", hundred.classes, None)
+    table = asymmetric.resolve("auto", few.classes, few.noise_map)
+    whole_table = asymmetric.resolve("cifar100", hundred.classes, None)
     for source, target in enumerate(table):
         old = hundred.classes.index(few.classes[source])
         assert few.classes[target] == hundred.classes[whole_table[old]]
@@ -383,8 +384,8 @@ BOMBS = {
 READ_EACH = """
 import json, sys
 from pathlib import Path
-from flr.data import cifar
-from flr.errors import DataError
+from flr.data.sources import cifar
+from flr.core.errors import DataError
 for folder in map(Path, sys.argv[1:]):
     try:
         got = cifar._class_names(cifar.CIFAR100, folder, binary=False)
@@ -445,18 +446,18 @@ def test_unknown_superclasses_are_found_before_data_is_read():
 
 
 def test_data_are_found_by_path_and_by_environment(tmp_path, monkeypatch):
-    monkeypatch.delenv(places.VARIABLE, raising=False)
+    monkeypatch.delenv(paths.VARIABLE, raising=False)
     with pytest.raises(DataError, match=r"neither FLR_DATA nor \[data\] path .*flr data get two"):
-        places.find(None, ["one", "two"], "two")
+        paths.find(None, ["one", "two"], "two")
     (tmp_path / "a" / "two").mkdir(parents=True)
     two = tmp_path / "a" / "two"
-    assert places.find(two, ["one", "two"], "two") == two
-    assert places.find(tmp_path / "a", ["one", "two"], "two") == two
-    monkeypatch.setenv(places.VARIABLE, str(tmp_path / "a"))
-    assert places.find(None, ["one", "two"], "two") == two
-    monkeypatch.setenv(places.VARIABLE, str(tmp_path))
+    assert paths.find(two, ["one", "two"], "two") == two
+    assert paths.find(tmp_path / "a", ["one", "two"], "two") == two
+    monkeypatch.setenv(paths.VARIABLE, str(tmp_path / "a"))
+    assert paths.find(None, ["one", "two"], "two") == two
+    monkeypatch.setenv(paths.VARIABLE, str(tmp_path))
     with pytest.raises(DataError) as error:
-        places.find(None, ["one", "two"], "two")
+        paths.find(None, ["one", "two"], "two")
     assert all(str(tmp_path / name) in str(error.value) for name in ("one", "two"))
     with pytest.raises(DataError, match=r"nowhere/one.*nowhere; there is nothing"):
-        places.find(tmp_path / "nowhere", ["one", "two"], "two")
+        paths.find(tmp_path / "nowhere", ["one", "two"], "two")

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 import flr
 from flr import config as configs
-from flr import session
 from flr.cli.main import app
-from flr.data import lazy
+from flr.core.errors import ConfigError, DataError
+from flr.data import on_disk
 from flr.data.batches import augment, shape_after
-from flr.data.clothing import Clothing1M
-from flr.errors import ConfigError, DataError
-from flr.scenario.partition import Iid
+from flr.data.sources.clothing import Clothing1M
+from flr.scenario.partitions.iid import Iid
+from flr.simulation import api
 
 NAMES = ("T-Shirt", "Shirt", "Knitwear", "Chiffon", "Sweater", "Hoodie", "Windbreaker", "Jacket")
 NAMES += ("Downcoat", "Suit", "Shawl", "Dress", "Vest", "Underwear")
@@ -84,11 +84,11 @@ def config(path: Path, **changes) -> configs.Config:
 
 def sites_of(path: Path, **changes):
     """What workers would get, and the sample numbers of every site."""
-    from flr.assemble import make_sites
+    from flr.simulation.build import make_sites
 
     settings = config(path, **changes)
-    dataset = session.load_data(settings)
-    scenario = session.load_scenario(settings, dataset)
+    dataset = api.load_data(settings)
+    scenario = api.load_scenario(settings, dataset)
     return make_sites(dataset, scenario), scenario.sites
 
 
@@ -105,14 +105,14 @@ def test_it_reads_the_official_lists(original, monkeypatch):
     assert Clothing1M(original.parent).load().fingerprint == data.fingerprint
 
 
-def test_pictures_are_decoded_scaled_and_normalised(original):
+def test_pictures_are_decoded_scaled_and_normalized(original):
     data = Clothing1M(original).load()
     rows = torch.tensor([7, 2, 30])
     raw = data.train.x[rows]
     assert raw.dtype == torch.uint8
     red = raw[:, 0].float().mean((1, 2))
     assert torch.allclose(red, 4.0 * rows, atol=4)
-    lazily, now = data.normalise(data.train.x)[rows], data.normalise(raw)
+    lazily, now = data.normalize(data.train.x)[rows], data.normalize(raw)
     assert lazily.dtype == torch.float32
     assert torch.equal(lazily, now)
     assert abs(float(now[0, 2, 0, 0]) - (raw[0, 2, 0, 0] / 255 - 0.406) / 0.225) < 1e-5
@@ -133,7 +133,7 @@ def test_pictures_stand_where_a_tensor_would(original):
 
 def test_a_million_paths_are_small():
     paths = [f"images/{n % 10}/{n % 100}/{n},{n}.jpg" for n in range(100_000)]
-    pictures = lazy.Pictures.of(Path("x"), paths, 8)
+    pictures = on_disk.Pictures.of(Path("x"), paths, 8)
     assert pictures.path(0) == paths[0]
     assert pictures.path(99_999) == paths[-1]
     assert len(pickle.dumps(pictures)) < 1.05 * sum(map(len, paths)) + 8 * len(paths) + 5000
@@ -167,7 +167,7 @@ def test_only_the_files_of_the_site_that_is_asked_are_opened(tree):
 def test_fewer_samples_are_chosen_without_decoding(tree):
     shutil.rmtree(tree / "images")
     settings = config(tree, data={"name": "clothing1m", "path": str(tree), "train": 20, "test": 3})
-    data = session.load_data(settings)
+    data = api.load_data(settings)
     assert data.train.x.shape == (20, 3, 256, 256)
     assert data.test.x.shape == (3, 3, 224, 224)
 

@@ -8,9 +8,11 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from flr import registry
-from flr.data.sources import Csv, Digits, Folder, Npz, from_arrays, read, subset
-from flr.errors import ConfigError, DataError
+from flr.core import registry
+from flr.core.errors import ConfigError, DataError
+from flr.data.build import from_arrays, subset
+from flr.data.sources.digits import Digits
+from flr.data.sources.files import Csv, Folder, Npz, read_samples
 
 
 def images(n=30, shape=(6, 5, 3), seed=0):
@@ -44,7 +46,7 @@ def test_digits_are_scikit_learns_in_a_fixed_split():
     )
     assert ours == published
     assert Digits().load().fingerprint == data.fingerprint
-    assert data.normalise(data.train.x).max() == 1.0
+    assert data.normalize(data.train.x).max() == 1.0
 
 
 def test_digits_split_is_stratified():
@@ -81,24 +83,24 @@ def test_channels_last_keeps_every_pixel_in_place(shape):
     assert torch.equal(data.train.x[7, 2], torch.from_numpy(x[7, :, :, 2]))
 
 
-def test_normalisation_is_that_of_the_training_part_only():
+def test_normalization_is_that_of_the_training_part_only():
     x = np.random.default_rng(0).normal([5e6, -2, 0], [3, 1e-3, 0], (5000, 3)).astype(np.float32)
     data = from_arrays(x, np.arange(5000) % 4)
-    z = data.normalise(data.train.x).double()
+    z = data.normalize(data.train.x).double()
     assert z.mean(0).abs().max() < 0.1  # 5e6 itself is known to 0.25 only
     assert z.std(0, correction=0)[:2].sub(1).abs().max() < 0.01
-    assert data.normalise.std[2] == 1.0
+    assert data.normalize.std[2] == 1.0
     train = data.train.x.double()
-    assert data.normalise.mean == pytest.approx(train.mean(0).tolist(), rel=1e-9)
+    assert data.normalize.mean == pytest.approx(train.mean(0).tolist(), rel=1e-9)
 
 
-def test_image_normalisation_is_per_channel():
+def test_image_normalization_is_per_channel():
     x = images(9000, (2, 2, 3))
     data = from_arrays(x, np.arange(9000) % 2)
     expected = data.train.x.double().mean((0, 2, 3))
-    assert data.normalise.mean == pytest.approx(expected.tolist())
+    assert data.normalize.mean == pytest.approx(expected.tolist())
     spread = data.train.x.double().std((0, 2, 3), correction=0)
-    assert data.normalise.std == pytest.approx(spread.tolist())
+    assert data.normalize.std == pytest.approx(spread.tolist())
 
 
 def test_npz_with_its_own_split_and_class_names(tmp_path):
@@ -111,7 +113,7 @@ def test_npz_with_its_own_split_and_class_names(tmp_path):
     assert data.classes == ("red", "green", "blue")
     assert data.train.y.tolist() == y[:9].tolist()
     assert torch.equal(data.test.x, torch.from_numpy(x[9:]).permute(0, 3, 1, 2))
-    assert torch.equal(read(tmp_path / "a.npz", None)[0], data.test.x)
+    assert torch.equal(read_samples(tmp_path / "a.npz", None)[0], data.test.x)
 
 
 def test_npz_without_a_split_gets_the_same_one_every_time(tmp_path):
@@ -192,7 +194,7 @@ def test_subset_is_balanced_and_changes_the_fingerprint():
     assert torch.bincount(few.train.y).tolist() == [10] * 10
     assert sorted(torch.bincount(few.test.y).tolist()) == [5] * 5 + [6] * 5
     assert few.fingerprint != data.fingerprint
-    assert few.normalise == data.normalise
+    assert few.normalize == data.normalize
     assert subset(data, None, None).fingerprint == data.fingerprint
 
 
@@ -208,7 +210,7 @@ def test_all_sources_are_registered():
 
 def test_read_maps_npz_numbers_by_the_files_own_names(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.eye(3), y=[0, 1, 1], classes=["cat", "dog"])
-    x, y, classes, names = read(tmp_path / "a.npz", ("dog", "owl", "cat"))
+    x, y, classes, names = read_samples(tmp_path / "a.npz", ("dog", "owl", "cat"))
     assert y.tolist() == [2, 0, 0]
     assert classes == ("dog", "owl", "cat")
     assert names == ["0", "1", "2"]
@@ -217,23 +219,23 @@ def test_read_maps_npz_numbers_by_the_files_own_names(tmp_path):
 
 def test_read_takes_bare_numbers_as_positions(tmp_path):
     np.savez(tmp_path / "a.npz", x_test=np.eye(3), y_test=[2, 0, 2])
-    assert read(tmp_path / "a.npz", ("a", "b", "c"))[1].tolist() == [2, 0, 2]
-    assert read(tmp_path / "a.npz", None)[1:3] == (pytest.approx([2, 0, 2]), None)
+    assert read_samples(tmp_path / "a.npz", ("a", "b", "c"))[1].tolist() == [2, 0, 2]
+    assert read_samples(tmp_path / "a.npz", None)[1:3] == (pytest.approx([2, 0, 2]), None)
 
 
 def test_read_folder_with_and_without_classes(tmp_path):
     write_folder(tmp_path / "classes", per_class=2)
-    _, y, classes, names = read(tmp_path / "classes", ("cat", "bee", "ant", "dog"))
+    _, y, classes, names = read_samples(tmp_path / "classes", ("cat", "bee", "ant", "dog"))
     assert y.tolist() == [2, 2, 1, 1, 0, 0]
     assert names[0] == "ant/0.png"
-    x, y, classes, names = read(tmp_path / "classes" / "cat", ("cat", "dog"), size=4)
+    x, y, classes, names = read_samples(tmp_path / "classes" / "cat", ("cat", "dog"), size=4)
     assert (x.shape, y, classes, names) == ((2, 3, 4, 4), None, ("cat", "dog"), ["0.png", "1.png"])
 
 
 def test_read_csv_with_and_without_labels(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,kind\n1,x\n\n2,y\n")
-    _, y, classes, names = read(path, None, label="kind")
+    _, y, classes, names = read_samples(path, None, label="kind")
     assert (y.tolist(), classes, names) == ([0, 1], ("x", "y"), ["2", "4"])
     path.write_text("a,b\n1,2\n")
-    assert read(path, ("x", "y"))[1] is None
+    assert read_samples(path, ("x", "y"))[1] is None

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flr.data.split import balanced, stratified
+from flr.data.train_test_split import balanced, stratified
 
 label_lists = st.lists(st.integers(1, 40), min_size=1, max_size=8).map(
     lambda counts: np.repeat(np.arange(len(counts)), counts)

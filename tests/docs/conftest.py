@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -47,11 +45,3 @@ def tables() -> Callable[[str], dict[str, dict[str, list[str]]]]:
         return found
 
     return read
-
-
-@pytest.fixture(scope="session")
-def results_script() -> Iterator[Callable[[str], ModuleType]]:
-    """A script of docs/results by its name; they import each other."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "docs" / "results")
-        yield importlib.import_module

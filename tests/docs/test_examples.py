@@ -12,9 +12,9 @@ import torch
 from flr.config import parse
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = ROOT / "docs" / "results" / "reproduction"  # written by a command, not by hand
-DOCS = sorted(p for p in (ROOT / "docs").rglob("*.md") if TABLES not in p.parents)
-PAGES = [*DOCS, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+OTHERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
+PAGES = [*DOCS, *sorted((ROOT / "results").glob("*.md")), *(ROOT / name for name in OTHERS)]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -71,10 +71,10 @@ def test_python_examples_run(page, blocks, tmp_path, monkeypatch):
 
 
 def read_the_data_of_its_configs(configs: list[str]) -> None:
-    from flr import session
+    from flr.simulation import api
 
     for text in configs:
         config = parse(tomllib.loads(text))
-        dataset = session.load_data(config)
+        dataset = api.load_data(config)
         assert len(dataset.classes) == 10
-        session.load_scenario(config, dataset)
+        api.load_scenario(config, dataset)

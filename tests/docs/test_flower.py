@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from flr.cli import flower as commands
-from flr.flower.init import write_app
+from flr.flower.new_app import write_app
 from flr.flower.node import KEYS
 from flr.flower.settings import Flower
 from flr.report import describe

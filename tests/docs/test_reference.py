@@ -14,16 +14,17 @@ from pydantic_core import PydanticUndefined
 
 import flr.aggregate
 import flr.methods
-from flr import registry
-from flr.config import Choice, Config, Data, Eval, ScenarioConfig, Train, preset
+from flr.config import Config, ConfigEntry, Data, Eval, ScenarioConfig, Train, preset
+from flr.core import registry
 from flr.report import describe
 
 EQUATIONS = "docs/reference/equations.md"
 METHODS = "docs/reference/methods.md"
 CONFIG = "docs/reference/config.md"
 SECTIONS = ("data", "scenario", "partition", "noise", "attack", "train", "eval")
+SHARED = ("soft_labels", "lid", "mixmatch", "mixtures", "selection")
 MODULES = [
-    *(f"flr.client.{name}" for name in ("memory", "lid", "mixmatch", "mixtures", "selection")),
+    *(f"flr.methods.shared.{name}" for name in SHARED),
     "flr.report.memorization",
     *(f"flr.methods.{info.name}" for info in pkgutil.iter_modules(flr.methods.__path__)),
 ]
@@ -36,7 +37,7 @@ def shown(default: object) -> str:
         return "–"
     if default == "required":
         return "required"
-    if isinstance(default, Choice):
+    if isinstance(default, ConfigEntry):
         return f'`"{default.name}"`'
     if default == ():
         return "`[]`"

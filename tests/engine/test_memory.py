@@ -8,8 +8,8 @@ import pytest
 from toys import settings
 
 import flr
-from flr import session
 from flr.engine.local import LocalTransport
+from flr.simulation import api
 
 
 def test_replies_are_forgotten_before_the_next_are_asked_for(tmp_path, monkeypatch):
@@ -34,7 +34,7 @@ def test_replies_are_forgotten_before_the_next_are_asked_for(tmp_path, monkeypat
 def test_raw_inputs_are_forgotten_before_training(tmp_path, monkeypatch, resumed):
     raw: list[ref] = []
     alive = []
-    load = session.load_data
+    load = api.load_data
 
     def watched(*args):
         dataset = load(*args)
@@ -47,7 +47,7 @@ def test_raw_inputs_are_forgotten_before_training(tmp_path, monkeypatch, resumed
     if resumed:
         with pytest.raises(KeyboardInterrupt):
             flr.run(settings("flr"), out=tmp_path / "run", on_round=stop)
-    monkeypatch.setattr(session, "load_data", watched)
+    monkeypatch.setattr(api, "load_data", watched)
     begin = flr.resume if resumed else lambda out, **more: flr.run(settings("flr"), out=out, **more)
     begin(tmp_path / "run", on_round=lambda _: alive.append(raw[0]() is not None))
     assert alive

@@ -8,9 +8,9 @@ import pytest
 from toys import ROUNDS, bits, settings, train, train_until
 
 import flr
-from flr import arrays
+from flr.core import arrays
+from flr.core.errors import ConfigError, DataError, RunError
 from flr.engine import checkpoint
-from flr.errors import ConfigError, DataError, RunError
 
 
 def test_a_stop_for_lack_of_replies_keeps_the_checkpoint_before(tmp_path):
@@ -78,7 +78,7 @@ def test_a_start_that_was_cut_short_can_be_tried_again(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         real(path, data, **options)
 
-    monkeypatch.setattr("flr.session.write_atomically", cut)
+    monkeypatch.setattr("flr.simulation.api.write_atomically", cut)
     with pytest.raises(KeyboardInterrupt):
         train("fedavg", tmp_path / "run")
     monkeypatch.undo()

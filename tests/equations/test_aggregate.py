@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from flr.aggregate import mean, weighted_average
-from flr.contract import Reply
+from flr.core.contract import Reply
 
 
 def test_weighted_average_is_the_recorded_one(golden):

@@ -9,7 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from flr.client.mixmatch import (
+from flr.config import Train
+from flr.core.contract import Batch, Client, Site
+from flr.data.batches import Batches
+from flr.methods.dividemix import DivideMix, MixMatch
+from flr.methods.shared.mixmatch import (
     co_guess,
     co_refine,
     confidence_penalty,
@@ -19,12 +23,8 @@ from flr.client.mixmatch import (
     sharpen,
     unlabelled_loss,
 )
-from flr.client.mixtures import clean_probability, min_max, two_groups
-from flr.client.selection import take
-from flr.config import Train
-from flr.contract import Batch, Client, Site
-from flr.data.batches import Batches
-from flr.methods.dividemix import DivideMix, MixMatch
+from flr.methods.shared.mixtures import clean_probability, min_max, two_groups
+from flr.methods.shared.selection import take
 
 
 def double(values) -> torch.Tensor:

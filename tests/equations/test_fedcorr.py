@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from flr.client.lid import candidates, corrected, lid, output_losses
 from flr.methods.fedcorr import proximal, stage_ends
+from flr.methods.shared.lid import candidates, corrected, lid, output_losses
 
 
 def double(values) -> torch.Tensor:
@@ -49,7 +49,7 @@ def test_lid_of_hardly_any_samples_is_finite(n):
 def test_lid_does_not_depend_on_how_many_rows_are_measured_at_once(monkeypatch):
     o = torch.rand(50, 4, generator=torch.Generator().manual_seed(1)).softmax(1)
     whole = lid(o, 5)
-    monkeypatch.setattr("flr.client.lid.ROWS", 7)
+    monkeypatch.setattr("flr.methods.shared.lid.ROWS", 7)
     assert torch.equal(lid(o, 5), whole)
 
 

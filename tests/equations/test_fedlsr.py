@@ -9,14 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from flr.data.batches import Batches
-from flr.methods.fedlsr import (
-    blended,
-    jensen_shannon,
-    ramp,
-    second_view,
-    self_entropy,
-    sharpened,
-)
+from flr.methods.fedlsr import blended, jensen_shannon, ramp, second_view, self_entropy, sharpened
 
 
 def logits(seed):
@@ -28,7 +21,7 @@ Z1, Z2 = logits(1), logits(2)
 
 
 @pytest.mark.parametrize("l", [0.0, 0.3, 1.0])
-def test_the_blend_is_sharpened_and_normalised(l):  # noqa: E741
+def test_the_blend_is_sharpened_and_normalized(l):  # noqa: E741
     p = l * Z1.softmax(1) + (1 - l) * Z2.softmax(1)
     torch.testing.assert_close(blended(Z1, Z2, l).exp(), p**2 / (p**2).sum(1, keepdim=True))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from flr.client.copies import copied, flatten, renamed, unflatten
 from flr.methods.fedrn import believed, choose_neighbours, joint_probability
+from flr.methods.shared.network_copies import copied, flatten, renamed, unflatten
 
 
 def double(values) -> torch.Tensor:

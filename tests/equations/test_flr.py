@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 import flr
-from flr.client.memory import agreement, default_warmup, schedule
 from flr.methods.flr import flr_gradient, flr_loss
+from flr.methods.shared.soft_labels import agreement, default_warmup, schedule
 
 TOLERANCE = {"atol": 1e-7, "rtol": 0.0}
 

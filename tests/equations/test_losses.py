@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from flr.contract import Batch, Site
+from flr.core.contract import Batch, Site
 from flr.methods.em import entropy
 from flr.methods.gce import GCE, gce_loss, gce_weights, lq, prunings_due
 from flr.methods.ls import ls_loss
@@ -91,7 +91,7 @@ def gce_client(method, round, state):
         reference=nn.ModuleList([network]),
         round=round,
         rounds=12,
-        memory={},
+        scratch={},
     )
 
 

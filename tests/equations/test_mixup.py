@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from flr.contract import Batch
+from flr.core.contract import Batch
 from flr.methods.mixup import Mixup, as_rows, draw_weight, mix, mixed
 
 

@@ -8,14 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from flr.aggregate import mean
-from flr.contract import Reply, Server
-from flr.methods.feddyn import (
-    FedDyn,
-    dynamic_penalty,
-    local_alpha,
-    server_update,
-    updated_h,
-)
+from flr.core.contract import Reply, Server
+from flr.methods.feddyn import FedDyn, dynamic_penalty, local_alpha, server_update, updated_h
 from flr.methods.fedprox import proximal
 
 
@@ -41,14 +35,14 @@ def flattened(network) -> torch.Tensor:
 
 def steps(network, x, y, recorded, term) -> None:
     """Local training as recorded: full batch, clipped, with weight decay."""
-    optimiser = torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         network.parameters(), recorded["lr"], weight_decay=recorded["weight_decay"]
     )
     for _ in range(recorded["local_epochs"]):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (F.cross_entropy(network(x), y) + term(list(network.parameters()))).backward()
         nn.utils.clip_grad_norm_(network.parameters(), recorded["max_grad_norm"])
-        optimiser.step()
+        optimizer.step()
 
 
 def test_fedprox_takes_the_recorded_steps(golden):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,16 @@ from flwr.app import Message
 from flwr.proto.node_pb2 import NodeInfo
 from toys import TINY, bits, settings, train
 
-from flr import arrays, config, registry
-from flr.assemble import load_data, load_scenario
-from flr.data import sources
-from flr.errors import ConfigError, DataError, RunError
+from flr import config
+from flr.core import arrays, registry
+from flr.core.errors import ConfigError, DataError, RunError
+from flr.data.sources.files import read_samples
+from flr.flower import handshake, site_cache, wire
 from flr.flower import node as nodes
-from flr.flower import roll, wire
-from flr.flower.roll import in_order
+from flr.flower.handshake import in_order
 from flr.flower.server import serve
-from flr.session import Run
+from flr.simulation.api import Run
+from flr.simulation.build import load_data, load_scenario
 
 SITES = TINY["partition"]["clients"]
 AGGREGATORS = [entry.name for entry in registry.entries("aggregator").values()]
@@ -223,7 +224,7 @@ def test_a_site_refuses_a_message_of_another_version(site_files, tmp_path, monke
 
 
 def test_a_reply_of_another_shape_is_refused_by_name(tmp_path, monkeypatch):
-    real = nodes.answer
+    real = nodes.execute
 
     def cut(node: Any, *args: Any) -> Any:
         found = real(node, *args)
@@ -233,7 +234,7 @@ def test_a_reply_of_another_shape_is_refused_by_name(tmp_path, monkeypatch):
             sent[name] = sent[name][:5]
         return found
 
-    monkeypatch.setattr(nodes, "answer", cut)
+    monkeypatch.setattr(nodes, "execute", cut)
     everyone = settings("flr", train={"participation": 1.0})
     train_on_flower(everyone, tmp_path / "run", tmp_path / "state", SITES)
     refused = {c["site"]: c["reason"] for c in Run(tmp_path / "run").clients if c["reason"]}
@@ -242,16 +243,15 @@ def test_a_reply_of_another_shape_is_refused_by_name(tmp_path, monkeypatch):
 
 
 def test_weights_that_do_not_fit_the_sites_model_are_refused_there(tmp_path, monkeypatch):
-    real = nodes.make_blueprint
+    real = nodes.execute
 
-    def other(settled: Any, subject: Any, sites: Any, state: Any) -> Any:
-        if sites.site.name == "site-3":
-            wider = {"name": "toys:batchnorm_net", "width": 20}
-            tree = tomllib.loads(settled.to_toml())
-            settled = config.parse({**tree, "train": {**tree["train"], "model": wider}})
-        return real(settled, subject, sites, state)
+    def other(own: Any, run_spec: Any, *args: Any) -> Any:
+        if own.site == "site-3":
+            wider = {**run_spec.tree["train"], "model": {"name": "toys:batchnorm_net", "width": 20}}
+            run_spec = replace(run_spec, tree={**run_spec.tree, "train": wider})
+        return real(own, run_spec, *args)
 
-    monkeypatch.setattr(nodes, "make_blueprint", other)
+    monkeypatch.setattr(nodes, "execute", other)
     everyone = settings("flr", train={"participation": 1.0})
     train_on_flower(everyone, tmp_path / "run", tmp_path / "state", SITES)
     reasons = {c["site"]: c["reason"] for c in Run(tmp_path / "run").clients if c["reason"]}
@@ -390,7 +390,7 @@ def test_all_nodes_that_are_there_take_part_not_only_the_quickest(site_files, tm
 
 
 def test_a_node_that_was_left_out_is_asked_again(site_files, tmp_path, monkeypatch):
-    monkeypatch.setattr(roll, "AGAIN", 0.3)
+    monkeypatch.setattr(handshake, "AGAIN", 0.3)
     hidden = site_files["ward-3"].rename(tmp_path / "elsewhere.npz")
     grid = DirectGrid(own_nodes(site_files, tmp_path / "state"))
     real, calls = grid.get_node_ids, []
@@ -457,7 +457,7 @@ def test_what_a_site_says_when_it_fails_names_no_file(tmp_path, monkeypatch):
     def broken(*_: Any) -> Any:
         raise ConfigError("[train] model: '/home/alice/patients-2024.csv' is not there.")
 
-    monkeypatch.setattr(nodes, "make_blueprint", broken)
+    monkeypatch.setattr(site_cache, "worker", broken)
     with pytest.raises(RunError) as caught:
         serve(
             DirectGrid(scenario_nodes(tmp_path / "s")), run_config(settings("flr"), tmp_path / "r")
@@ -469,7 +469,7 @@ def test_what_a_site_says_when_it_fails_names_no_file(tmp_path, monkeypatch):
 def test_numbers_as_class_names_mean_the_same_in_every_format(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.eye(3, dtype=np.float32), y=np.array([1, 2, 3]))
     (tmp_path / "a.csv").write_text("u,v,w,label\n1,0,0,1\n0,1,0,2\n0,0,1,3\n")
-    found = [sources.read(tmp_path / name, ("1", "2", "3"))[1] for name in ("a.npz", "a.csv")]
+    found = [read_samples(tmp_path / name, ("1", "2", "3"))[1] for name in ("a.npz", "a.csv")]
     assert found[0].tolist() == found[1].tolist() == [0, 1, 2]
 
 
@@ -523,5 +523,5 @@ def test_arrays_cross_the_wire_unchanged():
 
 
 def test_the_core_does_not_import_flower():
-    look = "import sys, flr, flr.cli.main, flr.reproduce.runner; sys.exit('flwr' in sys.modules)"
+    look = "import sys, flr, flr.cli.main, flr.paper.runner; sys.exit('flwr' in sys.modules)"
     subprocess.run([sys.executable, "-c", look], check=True)

@@ -9,9 +9,9 @@ import pytest
 from toys import bits
 
 import flr
-from flr.flower.init import write_app
-from flr.flower.loopback import Loopback
-from flr.session import Run
+from flr.flower.local.loopback import Loopback
+from flr.flower.new_app import write_app
+from flr.simulation.api import Run
 
 SITES = 3
 ROUNDS = {"flr": 3, "flr+": 3, "coteaching": 2, "feddyn": 2}

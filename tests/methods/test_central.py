@@ -7,7 +7,7 @@ from toys import bits, train, train_until
 
 import flr
 from flr import config as configs
-from flr import session
+from flr.simulation import api
 
 CENTRAL = {
     "partition": {"kind": "central"},
@@ -27,7 +27,7 @@ def test_pooled_labels_are_those_of_the_federation():
     noise = {"kind": "symmetric", "clients": 0.5, "floor": 0.3}
     sites = {"iid": {"kind": "iid", "clients": 6}, "central": {"kind": "central", "clients": 6}}
     made = {
-        name: session.load_scenario(config, session.load_data(config))
+        name: api.load_scenario(config, api.load_data(config))
         for name, partition in sites.items()
         for config in [
             configs.parse({"rounds": 1, "noise": noise, "partition": partition, "seed": 5})

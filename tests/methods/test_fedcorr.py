@@ -7,13 +7,15 @@ import torch
 from toys import bits, settings, train, train_until
 
 import flr
-from flr import arrays, config, session
+from flr import config
 from flr.aggregate.means import mean
-from flr.contract import MODEL, Reply, Server
+from flr.core import arrays
+from flr.core.contract import MODEL, Reply, Server
+from flr.core.errors import ConfigError
 from flr.engine import checkpoint
-from flr.errors import ConfigError
 from flr.methods.fedcorr import FedCorr, stage_ends
-from flr.scenario.oracle import Oracle
+from flr.scenario.truth import Truth
+from flr.simulation import api
 
 NOISY = {
     "seed": 3,
@@ -158,9 +160,9 @@ def final_state(run, site: int) -> arrays.Arrays:
 
 def wrong_labels(run) -> tuple[float, float]:
     """The share of wrong labels as given, and as the sites have them in the end."""
-    dataset = session.load_data(run.config)
-    scenario = session.load_scenario(run.config, dataset)
-    true = Oracle.of(scenario, dataset).true
+    dataset = api.load_data(run.config)
+    scenario = api.load_scenario(run.config, dataset)
+    true = Truth.of(scenario, dataset).true
     now = [final_state(run, site)["fedcorr.labels"] for site in range(len(true))]
     rates = [
         float((torch.cat(list(labels)) != torch.cat(list(true))).double().mean())
@@ -225,7 +227,7 @@ def test_flr_plus_is_flr_inside(tmp_path):
     runs = [train("flr+", tmp_path / "a"), train(written, tmp_path / "b")]
     one, two = (arrays.load(run.folder / "model.safetensors")[0] for run in runs)
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert "flr.{net}.s" in [d.name for d in FedCorr(inner="flr").keeps]
+    assert "flr.{net}.s" in [d.name for d in FedCorr(inner="flr").traits.keeps]
 
 
 def test_too_few_rounds_are_refused_with_numbers():

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from toys import ROUNDS, train
 
 import flr
-from flr import arrays, config
-from flr.client.memory import FirstLooks, LabelMixture
-from flr.client.tables import Form
-from flr.errors import ConfigError
+from flr import config
+from flr.core import arrays
+from flr.core.errors import ConfigError
+from flr.core.traits import Traits
 from flr.methods.fedcorr import FedCorr
 from flr.methods.flr import FLR
+from flr.methods.shared.prediction_tables import TableFormat
+from flr.methods.shared.soft_labels import FrozenPredictions, LabelMixture
 from flr.report import html, plots
 from flr.report.describe import stays_at_the_site
 
@@ -97,7 +99,7 @@ def test_first_looks_ask_the_network_once_for_each_sample():
             asked.append(len(x))
             return 2 * x
 
-    looks = FirstLooks(4, 3, Form(torch.float16), torch.device("cpu"))
+    looks = FrozenPredictions(4, 3, TableFormat(torch.float16), torch.device("cpu"))
     first, second, third = (torch.rand(n, 3) for n in (3, 3, 4))
     index = torch.tensor([2, 0, 2])  # a sample twice: both rows are of this visit
     assert torch.equal(looks.predictions(Doubling(), first, index), (2 * first).softmax(1))
@@ -194,28 +196,27 @@ def test_the_defaults_are_the_exact_version(tmp_path):
 
 
 def test_what_a_site_keeps_follows_the_options():
-    assert FLR().keeps == FLR.keeps
-    kept = {d.name: (d.shape, d.dtype) for d in FLR(table_dtype="float16", top_k=5).keeps}
+    kept = {d.name: (d.shape, d.dtype) for d in FLR(table_dtype="float16", top_k=5).traits.keeps}
     assert kept == {
         **{f"flr.{{net}}.{x}": (("samples", 5), torch.float16) for x in "sm"},
         **{f"flr.{{net}}.{x}_classes": (("samples", 5), torch.int16) for x in "sm"},
         "flr.{net}.seen": (("samples",), torch.bool),
     }
     inside = FedCorr(inner={"name": "flr", "top_k": 5})
-    assert set(FLR(top_k=5).keeps) <= set(inside.keeps)
+    assert set(FLR(top_k=5).traits.keeps) <= set(inside.traits.keeps)
     assert "flr.{net}.s (samples x 5, float32)" in " ".join(stays_at_the_site(inside))
 
 
 def test_the_cost_follows_the_options():
     costs = [
-        FLR().cost,
-        FLR(server_predictions="round").cost,
-        FLR(alpha=0.0).cost,
-        FLR(alpha=0.0, server_predictions="round").cost,
+        FLR().traits.cost,
+        FLR(server_predictions="round").traits.cost,
+        FLR(alpha=0.0).traits.cost,
+        FLR(alpha=0.0, server_predictions="round").traits.cost,
     ]
     assert "global model" in costs[0]
     assert "over the site in each round" in costs[1]
-    assert costs[2] == costs[3] == FLR.__base__.cost
+    assert costs[2] == costs[3] == Traits.cost
 
 
 def test_more_entries_than_classes_are_all_classes(tmp_path):

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -20,15 +15,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import flr
-from flr.data.dataset import Parts
-from flr.data.sources import Digits
-from flr.errors import DataError
+from flr.core.errors import DataError
+from flr.data.dataset import Ragged
+from flr.data.sources.digits import Digits
 from flr.report import audit_truth
 from flr.report.audit_truth import Judged
 from flr.scenario import scenario as scenarios
-from flr.scenario.oracle import Oracle
+from flr.scenario.truth import Truth
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 @dataclass(frozen=True)
@@ -154,15 +149,15 @@ def test_an_audit_without_intervals_covers_nothing():
 
 
 def test_scores_of_another_run_are_refused():
-    labels = Parts.of([torch.zeros(3, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)])
-    oracle = Oracle(labels, labels)
+    labels = Ragged.of([torch.zeros(3, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)])
+    truth = Truth(labels, labels)
     two = Said(torch.zeros(2), torch.ones(2, dtype=torch.int64))
-    assert list(audit_truth.judge(oracle, {1: two})) == [1]
+    assert list(audit_truth.judge(truth, {1: two})) == [1]
     with pytest.raises(DataError, match=r"3 samples that client 0 has.*got 2"):
-        audit_truth.judge(oracle, {0: two})
+        audit_truth.judge(truth, {0: two})
     for client in (2, -1):
         with pytest.raises(DataError, match=f"client {client}"):
-            audit_truth.judge(oracle, {client: two})
+            audit_truth.judge(truth, {client: two})
 
 
 @pytest.fixture(scope="module")
@@ -180,17 +175,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return flr.run(config, out=tmp_path_factory.mktemp("runs") / "run").folder
 
 
-def truth_of(run: Path) -> Oracle:
-    dataset = flr.session.load_data(flr.Run(run).config)
-    return Oracle.of(scenarios.load(run / "scenario.safetensors"), dataset)
+def truth_of(run: Path) -> Truth:
+    dataset = flr.simulation.api.load_data(flr.Run(run).config)
+    return Truth.of(scenarios.load(run / "scenario.safetensors"), dataset)
 
 
 def all_knowing(run: Path) -> dict[int, Said]:
     """The truth itself, and a suggestion that is right wherever one is needed."""
-    oracle = truth_of(run)
+    truth = truth_of(run)
     return {
         client: Said((site != true).float(), torch.where(site != true, true, (true + 1) % 10))
-        for client, (site, true) in enumerate(zip(oracle.given, oracle.true, strict=True))
+        for client, (site, true) in enumerate(zip(truth.given, truth.true, strict=True))
     }
 
 
@@ -226,86 +221,3 @@ def test_where_nobody_knows_the_truth_nothing_is_written(run, tmp_path):
 def test_another_data_set_is_refused(run, tmp_path):
     with pytest.raises(DataError, match="Expected a scenario for this data set"):
         audit_truth.report(run, all_knowing(run), out=tmp_path, dataset=Digits().load())
-
-
-@pytest.fixture(scope="module")
-def results_page() -> Iterator[ModuleType]:
-    """docs/results/audit_page.py, which is no package."""
-    spec = importlib.util.spec_from_file_location("audit_page", RESULTS / "audit_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up
-        spec.loader.exec_module(module)
-        yield module
-
-
-def make_cell(page: ModuleType, seed: int, **precision: float) -> dict[str, Any]:
-    """A cell of the row "worst": cleanlab has two ways, the second better by 0.1."""
-
-    def numbers(value: float) -> dict[str, float]:
-        names = {*page.METRICS, "samples", "rate"}
-        return {name: value if name == page.RANKED else 0.25 for name in names}
-
-    arms = {"flr": {"audit": numbers(precision["flr"])}, "e": {"audit": numbers(0.5)}}
-    arms["random"] = {"random": numbers(0.4)}
-    for arm in page.BASELINES:
-        arms[arm] = {
-            "self-confidence, by site": numbers(precision[arm] - 0.1),
-            "margin, pooled": numbers(precision[arm]),
-        }
-    return {
-        "format": page.FORMAT,
-        "row": "worst",
-        "seed": seed,
-        "rounds": 50,
-        "third": 17,
-        "arms": arms,
-        "accuracy": {"flr": 0.4, "fedavg": 0.3},
-        "seconds": {"flr": 60.0},
-        "scorer": "abc",
-        "revision": "abc",
-        "versions": {"torch": "1"},
-        "machine": "a machine",
-        "made": "2026-01-01",
-    }
-
-
-def row_of(page: ModuleType, *cells: dict[str, Any]) -> Any:
-    return page.Row("worst", cells)
-
-
-def test_a_baseline_is_represented_by_its_best_way(results_page):
-    row = row_of(results_page, make_cell(results_page, 1, flr=0.7, a=0.6, b=0.5, c=0.65, d=0.6))
-    assert row.way("a") == "margin, pooled"
-    assert row.way("a", "by site") == "self-confidence, by site"
-    assert row.margins("c") == pytest.approx([0.05])
-
-
-def test_a_row_is_lost_if_one_baseline_found_more(results_page):
-    good = make_cell(results_page, 1, flr=0.7, a=0.6, b=0.5, c=0.65, d=0.6)
-    near = make_cell(results_page, 2, flr=0.7, a=0.6, b=0.5, c=0.72, d=0.6)
-    far = make_cell(results_page, 3, flr=0.7, a=0.6, b=0.5, c=0.9, d=0.6)
-    assert row_of(results_page, good).verdict == "**won** in every seed"
-    assert row_of(results_page, good, near).verdict == "**won**, 1 of 2 seeds"
-    assert row_of(results_page, good, near, far).verdict == "**lost** to (c)"
-    text = results_page.page([good, near, far])
-    assert "0 of 1 rows won" in text
-    assert "**lost** to (c)" in text
-    others = ", ".join(title for row, title in results_page.ROWS.items() if row != good["row"])
-    assert f"Not finished: {others}." in text
-
-
-def test_cells_of_two_scorers_are_told_apart(results_page):
-    cells = [make_cell(results_page, seed, flr=0.7, a=0.6, b=0.5, c=0.6, d=0.6) for seed in (1, 2)]
-    assert "score again" not in results_page.page(cells)
-    cells[1]["scorer"] = "other"
-    assert "score again" in results_page.page(cells)
-
-
-def test_the_committed_page_is_made_of_the_committed_cells(results_page):
-    cells, written = results_page.read(RESULTS / "audit-cells"), RESULTS / "audit.md"
-    assert written.exists() == bool(cells)
-    if cells:
-        assert written.read_text(encoding="utf-8") == results_page.page(cells)

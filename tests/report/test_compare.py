@@ -8,22 +8,24 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flr.errors import DataError
+from flr.core.errors import DataError
 from flr.report import summary
 from flr.report.compare import compare, demo_table, to_csv, to_latex, to_markdown, to_rich
 from flr.report.memorization import KEYS
-from flr.report.pairing import Run, estimate, read_run, tabulate
+from flr.report.paired_runs import RunRecord, estimate, read_run, tabulate
 
 
 def run(
     method: str, scenario: str, last10: float | None, *, seed: int = 1, group: str = "g"
-) -> Run:
+) -> RunRecord:
     accuracy = {"best": 0.9, "last": 0.8, "last10": last10}
     shares = dict.fromkeys(KEYS, 0.25)
     memorization = {"server": shares, "client": shares}
     found = {"method": method, "accuracy": accuracy, "memorization": memorization}
     folder = Path(f"runs/{method}-{scenario}-{seed}")
-    return Run(folder, method, (("lam", "2.0"), ("beta", "0.7")), seed, group, scenario, found)
+    return RunRecord(
+        folder, method, (("lam", "2.0"), ("beta", "0.7")), seed, group, scenario, found
+    )
 
 
 def width(table) -> int:
@@ -114,7 +116,7 @@ def test_folders_of_real_runs(tmp_path: Path, make_run, facts) -> None:
             folder = tmp_path / f"{method}-{seed}"
             folder.mkdir()
             found = facts(method=method, seed=seed, scenario=f"scenario-{seed}")
-            summary.save(folder, summary.summarise(make_run(top=0.8 + seed / 20), found))
+            summary.save(folder, summary.summarize(make_run(top=0.8 + seed / 20), **found))
             (folder / "config.toml").write_text(
                 f'seed = {seed}\nrounds = 60\nmethod = "{method}"\n[data]\nname = "digits"\n'
             )

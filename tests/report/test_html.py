@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from flr.report import html, plots, summary
+from flr.report.formatting import percent, share, size
 from flr.report.html import verdict
-from flr.report.lines import append
+from flr.report.jsonl import append
 from flr.report.memorization import KEYS
-from flr.report.words import percent, share, size
+from flr.report.summary import NoiseRates
 
 
 class Reader(HTMLParser):
@@ -69,8 +70,8 @@ def test_run_page_without_evaluation_and_without_noise(tmp_path: Path, metrics, 
         del line["accuracy"], line["accuracy_per_class"], line["memorization"]
         line["refused"] = []
     append(tmp_path / "metrics.jsonl", metrics)
-    quiet = facts().noise.__class__(0.0, 0.0, (0.0,), (0.0,))
-    summary.save(tmp_path, summary.summarise(metrics, facts(noise=quiet)))
+    quiet = NoiseRates(0.0, 0.0, (0.0,), (0.0,))
+    summary.save(tmp_path, summary.summarize(metrics, **facts(noise=quiet)))
     text = html.run_page(tmp_path, [], again="flr.run(config, data=(x, y))").read_text()
     Reader(text)
     assert "its accuracy was not measured; no label of the sites was made wrong" in text
@@ -83,7 +84,7 @@ def test_run_page_without_evaluation_and_without_noise(tmp_path: Path, metrics, 
 def test_comparison_page(tmp_path: Path, make_run, facts) -> None:
     runs = {"fedavg": make_run(memorized=0.9, top=0.8), "flr": make_run()}
     plots.comparison(runs, tmp_path / "comparison.png")
-    found = {k: summary.summarise(m, facts(method=f"<i>{k}")) for k, m in runs.items()}
+    found = {k: summary.summarize(m, **facts(method=f"<i>{k}")) for k, m in runs.items()}
     text = html.comparison_page(tmp_path, found).read_text()
     page = Reader(text)
     assert "i" not in page.tags

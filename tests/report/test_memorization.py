@@ -1,8 +1,5 @@
 """The five fractions: against the golden numbers, and for any labels."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,20 +7,16 @@ from hypothesis import strategies as st
 
 from flr.report.memorization import KEYS, fractions, mean_fractions
 
-GOLDEN = Path(__file__).parents[3] / "shared/golden/memorization_metric_derived.json"
-
 sample = st.tuples(*[st.integers(0, 3)] * 3)
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason=f"golden numbers are not at {GOLDEN}")
-def test_golden() -> None:
-    golden = json.loads(GOLDEN.read_text())
-    found = fractions(*(torch.tensor(golden[key]) for key in ("pred", "true", "noisy")))
+def test_golden(golden) -> None:
+    recorded = golden("memorization_metric_derived")
+    found = fractions(*(torch.tensor(recorded[key]) for key in ("pred", "true", "noisy")))
     for kind in ("clean", "noisy"):
-        for name in set(golden["expected"][kind]) - {"n"}:
-            assert found[f"{kind}_{name}"] == pytest.approx(
-                golden["expected"][kind][name], abs=1e-7
-            )
+        for name in set(recorded["expected"][kind]) - {"n"}:
+            expected = recorded["expected"][kind][name]
+            assert found[f"{kind}_{name}"] == pytest.approx(expected, abs=1e-7)
 
 
 @settings(max_examples=200, deadline=None)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from flr.arrays import Arrays
-from flr.data.dataset import site_table
-from flr.errors import DataError
-from flr.probes import Outcome, Probe, RoundEnd
-from flr.report import lines
-from flr.report.diary import per_class_accuracy, truncate
-from flr.report.recorder import Recorder
+from flr.core.arrays import Arrays
+from flr.core.errors import DataError
+from flr.core.observers import ClientOutcome, Observer, RoundEnd
+from flr.data.dataset import Ragged, SiteTable
+from flr.report import jsonl
+from flr.report.recorder import per_class_accuracy, truncate
+from flr.report.truth_recorder import TruthRecorder
 
 # inputs are their own true class; site 1 holds two wrong labels, site 2 shares sample 0 with site 0
 X = torch.tensor([[0.0], [1.0], [2.0], [0.0], [1.0]])
@@ -35,34 +35,34 @@ class Predictor:
         return (self.views[view][rows, 0].long() + int(model["shift"])) % 3
 
 
-def make(folder: Path, **changes: Any) -> Recorder:
+def make(folder: Path, **changes: Any) -> TruthRecorder:
     values: dict[str, Any] = {
         "predict": Predictor(),
         "test_y": torch.tensor([0, 1, 0]),
         "classes": ("a", "b", "c"),
-        "table": site_table(X, SITES, GIVEN, 3),
+        "table": SiteTable(X, Ragged.of(SITES), Ragged.of(GIVEN), 3),
         "true": TRUE,
         "nominal": (0.0, 0.7, 0.0),
         "rounds": 100,
         "every": 5,
         "memorization_every": 10,
     }
-    return Recorder(folder=folder, **(values | changes))
+    return TruthRecorder(folder=folder, **(values | changes))
 
 
-def outcome(client: int, status: str = "ok", predictions: list[int] | None = None) -> Outcome:
+def outcome(client: int, status: str = "ok", predictions: list[int] | None = None) -> ClientOutcome:
     wire = None if predictions is None else torch.tensor(predictions, dtype=torch.int16)
-    return Outcome(client, len(GIVEN[client]), status, "why" if status == "refused" else "", 0.1,
-                   10, 20, wire)  # fmt: skip
+    reason = "why" if status == "refused" else ""
+    return ClientOutcome(client, len(GIVEN[client]), status, reason, 0.1, 10, 20, wire)
 
 
-def end(number: int, *outcomes: Outcome, shift: int = 0) -> RoundEnd:
+def end(number: int, *outcomes: ClientOutcome, shift: int = 0) -> RoundEnd:
     return RoundEnd(number, 100, {"shift": torch.tensor(shift)}, outcomes, 0.5)
 
 
-def test_is_a_probe(tmp_path: Path) -> None:
-    probe: Probe = make(tmp_path)
-    assert [n for n in range(1, 101) if probe.wants_predictions(n)] == [
+def test_is_an_observer(tmp_path: Path) -> None:
+    observer: Observer = make(tmp_path)
+    assert [n for n in range(1, 101) if observer.wants_predictions(n)] == [
         *range(10, 91, 10),
         *range(91, 101),
     ]
@@ -74,7 +74,7 @@ def test_a_measured_round(tmp_path: Path) -> None:
         end(10, outcome(0, predictions=[0, 1]), outcome(1, predictions=[2, 1, 0]),
             outcome(2, "dropped"), shift=0)
     )  # fmt: skip
-    (line,) = lines.read(tmp_path / "metrics.jsonl")
+    (line,) = jsonl.read(tmp_path / "metrics.jsonl")
     assert (line["round"], line["participants"], line["dropped"]) == (10, [0, 1], [2])
     assert (line["bytes_up"], line["bytes_down"]) == (60, 30)
     assert line["accuracy"] == pytest.approx(2 / 3)
@@ -93,7 +93,7 @@ def test_the_client_mean_is_unweighted_and_of_those_who_have_such_samples(tmp_pa
         end(10, outcome(0, predictions=[1, 1]), outcome(1, predictions=[2, 1, 2]),
             outcome(2, predictions=[0]))
     )  # fmt: skip
-    found = lines.read(tmp_path / "metrics.jsonl")[0]["memorization"]
+    found = jsonl.read(tmp_path / "metrics.jsonl")[0]["memorization"]
     assert found["client"]["clean_correct"] == pytest.approx((0.5 + 1 + 1) / 3)
     assert found["client_noisy"]["clean_correct"] == 1.0
     assert found["client"]["noisy_memorized"] == 1.0
@@ -102,7 +102,7 @@ def test_the_client_mean_is_unweighted_and_of_those_who_have_such_samples(tmp_pa
 def test_clients_are_written_one_by_one(tmp_path: Path) -> None:
     recorder = make(tmp_path)
     recorder.round_end(end(10, outcome(0, "refused", [9, 9]), outcome(1, predictions=[2, 1, 2])))
-    refused, ok = lines.read(tmp_path / "clients.jsonl")
+    refused, ok = jsonl.read(tmp_path / "clients.jsonl")
     assert (refused["status"], refused["reason"], refused["memorization"]) == (
         "refused",
         "why",
@@ -110,7 +110,7 @@ def test_clients_are_written_one_by_one(tmp_path: Path) -> None:
     )
     assert ok["noise"] == {"nominal": 0.7, "realised": pytest.approx(2 / 3)}
     assert ok["memorization"]["noisy_memorized"] == 1.0
-    (line,) = lines.read(tmp_path / "metrics.jsonl")
+    (line,) = jsonl.read(tmp_path / "metrics.jsonl")
     assert line["refused"] == [{"client": 0, "reason": "why"}]
     assert line["memorization"]["client"]["clean_correct"] == 1.0  # the refused one does not count
 
@@ -119,7 +119,7 @@ def test_nothing_is_measured_when_it_is_not_due(tmp_path: Path) -> None:
     recorder = make(tmp_path)
     for number in (1, 2, 5, 91):
         recorder.round_end(end(number, outcome(0)))
-    first, second, fifth, late = lines.read(tmp_path / "metrics.jsonl")
+    first, second, fifth, late = jsonl.read(tmp_path / "metrics.jsonl")
     assert "accuracy" in first
     assert "memorization" not in first
     assert "accuracy" not in second
@@ -134,14 +134,16 @@ def test_with_zero_nothing_is_ever_measured(tmp_path: Path) -> None:
         assert not recorder.wants_predictions(number)
         recorder.round_end(end(number, outcome(0)))
     assert predict.seen == 0
-    for line in lines.read(tmp_path / "metrics.jsonl"):
+    for line in jsonl.read(tmp_path / "metrics.jsonl"):
         assert not {"accuracy", "memorization"} & line.keys()
 
 
 def test_each_sample_is_predicted_once(tmp_path: Path) -> None:
     x = torch.cat([X, torch.zeros(7, 1)])  # seven samples that no site holds
     predict = Predictor(x)
-    recorder = make(tmp_path, predict=predict, table=site_table(x, SITES, GIVEN, 3))
+    recorder = make(
+        tmp_path, predict=predict, table=SiteTable(x, Ragged.of(SITES), Ragged.of(GIVEN), 3)
+    )
     recorder.round_end(end(10))
     assert predict.seen == 5 + 3  # held by sites, and the test set
 
@@ -191,7 +193,7 @@ def test_closing_closes_the_trackers(tmp_path: Path) -> None:
     assert len(closed) == 2
 
 
-def test_the_wrong_oracle_is_refused(tmp_path: Path) -> None:
+def test_true_labels_of_another_scenario_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Expected true labels for 6 samples"):
         make(tmp_path, true=TRUE[:2]).round_end(end(1, outcome(0)))
 
@@ -219,7 +221,7 @@ def test_truncate_drops_later_rounds_and_a_torn_line(tmp_path: Path, torn: str) 
     assert {name: (tmp_path / name).read_bytes() for name in wanted} == wanted
 
     recorder.round_end(end(3, outcome(0)))
-    assert [line["round"] for line in lines.read(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+    assert [line["round"] for line in jsonl.read(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
 def test_truncate_of_nothing_is_nothing(tmp_path: Path) -> None:
@@ -231,9 +233,9 @@ def test_a_spoilt_line_in_the_middle_is_named(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"round": 1}\noops\n{"round": 3}\n')
     with pytest.raises(DataError, match="line 2"):
-        lines.read(path)
+        jsonl.read(path)
 
 
 def test_nan_is_never_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
-        lines.append(tmp_path / "a.jsonl", [{"value": float("nan")}])
+        jsonl.append(tmp_path / "a.jsonl", [{"value": float("nan")}])

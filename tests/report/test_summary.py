@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from flr.errors import DataError
+from flr.core.errors import DataError
 from flr.report import summary
 from flr.report.memorization import KEYS
-from flr.report.rates import NoiseRates
-from flr.report.summary import summarise
+from flr.report.summary import NoiseRates, summarize
 
 
 def test_every_key(metrics, facts) -> None:
-    found = summarise(metrics, facts())
+    found = summarize(metrics, **facts())
     assert set(found) == {
         "method", "seed", "rounds", "scenario", "accuracy", "memorization", "noise", "attack",
         "seconds", "bytes", "dropped", "refused",
@@ -31,7 +30,7 @@ def test_best_last_and_last10(metrics, facts) -> None:
     for line, value in zip(metrics, [0.5] * 30 + [0.9] * 2 + [0.6] * 28, strict=True):
         line["accuracy"] = value
     metrics[-1]["accuracy"] = 0.7
-    found = summarise(metrics, facts())["accuracy"]
+    found = summarize(metrics, **facts())["accuracy"]
     assert (found["best"], found["best_round"], found["last"]) == (0.9, 31, 0.7)
     assert found["last10"] == pytest.approx(0.61)
 
@@ -41,7 +40,7 @@ def test_rounds_that_were_not_measured_do_not_count(make_run, facts) -> None:
     for line in metrics:
         if line["round"] % 2:
             del line["accuracy"], line["memorization"]
-    found = summarise(metrics, facts(rounds=20))
+    found = summarize(metrics, **facts(rounds=20))
     even = [line["accuracy"] for line in metrics[10:] if "accuracy" in line]
     assert found["accuracy"]["last10"] == pytest.approx(sum(even) / 5)
     assert found["memorization"]["server"] == metrics[-1]["memorization"]["server"]
@@ -49,14 +48,14 @@ def test_rounds_that_were_not_measured_do_not_count(make_run, facts) -> None:
 
 def test_a_run_without_rounds_and_many_clients(facts) -> None:
     noise = NoiseRates(None, None, (0.0,) * 100_000, (None,) * 100_000)
-    text = json.dumps(summarise([], facts(noise=noise)), allow_nan=False)
+    text = json.dumps(summarize([], **facts(noise=noise)), allow_nan=False)
     assert len(text) < 3000
     assert json.loads(text)["accuracy"]["last"] is None
     assert json.loads(text)["noise"]["per_client"] is None
 
 
 def test_written_and_read(tmp_path: Path, metrics, facts) -> None:
-    found = summarise(metrics, facts())
+    found = summarize(metrics, **facts())
     summary.save(tmp_path, found)
     assert summary.load(tmp_path) == found
 

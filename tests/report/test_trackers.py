@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flr import trackers
-from flr.errors import ConfigError
+from flr.core.errors import ConfigError
+from flr.report import trackers
 
 
 def test_tensorboard_writes_events(tmp_path: Path) -> None:

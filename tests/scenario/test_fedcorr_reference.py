@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from flr.scenario.noise import Symmetric, corrupt
-from flr.scenario.partition import BernoulliDirichlet, Iid
+from flr.scenario.noises.common import NoiseContext, corrupt
+from flr.scenario.noises.symmetric import Symmetric
+from flr.scenario.partitions.bernoulli_dirichlet import BernoulliDirichlet
+from flr.scenario.partitions.iid import Iid
 
 NAMES = tuple(str(c) for c in range(10))
 
@@ -43,7 +45,7 @@ def test_bernoulli_noise_behaves_as_recorded(golden):
     noise = Symmetric(clients=spec["rho"], floor=spec["tau"], ratio="bernoulli")
     noisy_counts = []
     for seed in range(200):
-        given, nominal = corrupt(noise, sites, y, NAMES, seed)
+        given, nominal, _ = corrupt(noise, NoiseContext(sites, y, NAMES, seed))
         noisy_counts.append(int((nominal > 0).sum()))
         for rate, site, labels in zip(nominal, sites, given, strict=True):
             assert rate == 0 or rate >= spec["tau"]

@@ -7,13 +7,16 @@ import pytest
 import torch
 
 from flr.config import parse
-from flr.data.dataset import Dataset, LabeledData, Normalisation
-from flr.data.sources import Digits, subset
-from flr.errors import ConfigError, DataError
+from flr.core.errors import ConfigError, DataError
+from flr.data.build import subset
+from flr.data.dataset import Dataset, LabeledData, Normalization
+from flr.data.sources.digits import Digits
 from flr.scenario import scenario as scenarios
-from flr.scenario.noise import Symmetric, corrupt
-from flr.scenario.noise_human import Human
-from flr.scenario.partition import Central, Iid
+from flr.scenario.noises.common import NoiseContext, corrupt
+from flr.scenario.noises.human import Human
+from flr.scenario.noises.symmetric import Symmetric
+from flr.scenario.partitions.central import Central
+from flr.scenario.partitions.iid import Iid
 
 TEN = tuple("0123456789")
 
@@ -29,7 +32,7 @@ def dataset_of(labels, classes=10, number=None):
     number = torch.arange(len(y)) if number is None else number
     data = LabeledData(torch.zeros(len(y), 1, 1, 1, dtype=torch.uint8), y, number)
     names = tuple(f"class {c}" for c in range(classes))
-    return Dataset("made", data, data, names, Normalisation((0.0,), (1.0,)))
+    return Dataset("made", data, data, names, Normalization((0.0,), (1.0,)))
 
 
 @pytest.fixture
@@ -112,7 +115,7 @@ def test_a_wrong_name_is_found_before_data_is_read():
 def test_published_numbers_change_no_hash():
     digits = Digits().load()
     numbered = LabeledData(digits.train.x, digits.train.y, torch.arange(len(digits.train)))
-    other = Dataset("digits", numbered, digits.test, digits.classes, digits.normalise)
+    other = Dataset("digits", numbered, digits.test, digits.classes, digits.normalize)
     assert other.fingerprint == digits.fingerprint
     one, two = (scenarios.build(d, Iid(5), Symmetric(), seed=3) for d in (digits, other))
     assert one.hash == two.hash
@@ -121,5 +124,7 @@ def test_published_numbers_change_no_hash():
 def test_numbers_reach_the_noise(made):
     folder, clean, given = made
     rows = np.arange(0, 400, 4)
-    new, _ = corrupt(Human(path=folder), [np.arange(100)], clean[rows], TEN, seed=0, numbers=rows)
+    new, _, _ = corrupt(
+        Human(path=folder), NoiseContext([np.arange(100)], clean[rows], TEN, seed=0, numbers=rows)
+    )
     assert np.array_equal(new[0], given[rows])

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flr.errors import ConfigError
-from flr.scenario.maps import NAMED, resolve
-from flr.scenario.noise import Asymmetric, NoNoise, Symmetric, corrupt, flip
+from flr.core.errors import ConfigError
+from flr.scenario.noises.asymmetric import NAMED, Asymmetric, resolve
+from flr.scenario.noises.common import NoiseContext, corrupt, flip
+from flr.scenario.noises.none import NoNoise
+from flr.scenario.noises.symmetric import Symmetric
 
 TEN = tuple("0123456789")
 HUNDRED = tuple(str(i) for i in range(100))
@@ -17,7 +19,7 @@ HUNDRED = tuple(str(i) for i in range(100))
 shares = st.floats(0.0, 1.0)
 
 
-def world(sites=20, per_site=30, classes=10):
+def federation(sites=20, per_site=30, classes=10):
     """Labels 0, 1, 2, ... in a circle, and sites of consecutive samples."""
     labels = np.arange(sites * per_site) % classes
     return np.split(np.arange(len(labels)), sites), labels
@@ -25,9 +27,9 @@ def world(sites=20, per_site=30, classes=10):
 
 @given(shares, shares, st.integers(0, 999), st.integers(1, 12), st.integers(1, 40))
 def test_exactly_the_promised_sites_and_samples(rho, tau, seed, n_sites, per_site):
-    sites, labels = world(n_sites, per_site)
+    sites, labels = federation(n_sites, per_site)
     noise = Symmetric(rho, tau, include_true=False)  # every selected sample changes
-    given_labels, nominal = corrupt(noise, sites, labels, TEN, seed)
+    given_labels, nominal, _ = corrupt(noise, NoiseContext(sites, labels, TEN, seed))
     noisy = round(rho * n_sites)
     assert (nominal > 0).sum() <= noisy
     assert sorted(nominal)[: n_sites - noisy] == [0.0] * (n_sites - noisy)
@@ -37,8 +39,8 @@ def test_exactly_the_promised_sites_and_samples(rho, tau, seed, n_sites, per_sit
 
 
 def test_rates_are_uniform_above_the_floor():
-    sites, labels = world(sites=4000, per_site=2)
-    _, nominal = corrupt(Symmetric(1.0, 0.4), sites, labels, TEN, 0)
+    sites, labels = federation(sites=4000, per_site=2)
+    _, nominal, _ = corrupt(Symmetric(1.0, 0.4), NoiseContext(sites, labels, TEN, 0))
     assert 0.4 <= nominal.min() < 0.405
     assert 0.995 < nominal.max() <= 1.0
     assert abs(nominal.mean() - 0.7) < 0.01
@@ -46,9 +48,9 @@ def test_rates_are_uniform_above_the_floor():
 
 
 def test_the_noisy_sites_are_chosen_at_random():
-    sites, labels = world(sites=10)
+    sites, labels = federation(sites=10)
     chosen = {
-        tuple(np.flatnonzero(corrupt(Symmetric(0.3), sites, labels, TEN, seed)[1]))
+        tuple(np.flatnonzero(corrupt(Symmetric(0.3), NoiseContext(sites, labels, TEN, seed))[1]))
         for seed in range(60)
     }
     assert all(len(group) == 3 for group in chosen)
@@ -56,37 +58,38 @@ def test_the_noisy_sites_are_chosen_at_random():
 
 
 def test_sites_differ_and_depend_on_no_other():
-    sites, labels = world(sites=6, per_site=40)
-    full, rates = corrupt(Symmetric(), sites, labels, TEN, 3)
+    sites, labels = federation(sites=6, per_site=40)
+    full, rates, _ = corrupt(Symmetric(), NoiseContext(sites, labels, TEN, 3))
     changed = [tuple(np.flatnonzero(new != labels[s])) for s, new in zip(sites, full, strict=True)]
     assert len(set(changed)) == 6
     assert len(set(rates)) == 6
     moved = [*sites]
     moved[0] = sites[0][:11]
-    again, _ = corrupt(Symmetric(), moved, labels, TEN, 3)
+    again, _, _ = corrupt(Symmetric(), NoiseContext(moved, labels, TEN, 3))
     assert all(np.array_equal(a, b) for a, b in zip(full[1:], again[1:], strict=True))
 
 
 def test_seeds_repeat_and_differ():
-    sites, labels = world()
+    sites, labels = federation()
     first, again, other = (
-        np.concatenate(corrupt(Symmetric(), sites, labels, TEN, seed)[0]) for seed in (1, 1, 2)
+        np.concatenate(corrupt(Symmetric(), NoiseContext(sites, labels, TEN, seed))[0])
+        for seed in (1, 1, 2)
     )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
 def test_the_true_labels_are_left_alone():
-    sites, labels = world()
+    sites, labels = federation()
     before = labels.copy()
-    corrupt(Symmetric(), sites, labels, TEN, 0)
-    corrupt(NoNoise(), sites, labels, TEN, 0)[0][0][:] = -1
+    corrupt(Symmetric(), NoiseContext(sites, labels, TEN, 0))
+    corrupt(NoNoise(), NoiseContext(sites, labels, TEN, 0))[0][0][:] = -1
     assert np.array_equal(labels, before)
 
 
 def test_no_noise_changes_nothing():
-    sites, labels = world()
-    new, nominal = corrupt(NoNoise(), sites, labels, TEN, 0)
+    sites, labels = federation()
+    new, nominal, _ = corrupt(NoNoise(), NoiseContext(sites, labels, TEN, 0))
     assert np.array_equal(np.concatenate(new), labels)
     assert not nominal.any()
 
@@ -94,8 +97,8 @@ def test_no_noise_changes_nothing():
 @pytest.mark.parametrize("include_true", [True, False])
 def test_symmetric_labels_are_uniform(include_true):
     noise = Symmetric(1.0, 1.0, include_true)  # floor 1: every sample is selected
-    sites, labels = world(sites=1, per_site=100_000)
-    new = corrupt(noise, sites, labels, TEN, 0)[0][0]
+    sites, labels = federation(sites=1, per_site=100_000)
+    new = corrupt(noise, NoiseContext(sites, labels, TEN, 0))[0][0]
     seen = np.zeros((10, 10))
     np.add.at(seen, (labels, new), 1)
     expected = noise.transition(TEN, None)
@@ -122,15 +125,15 @@ def test_a_map_is_followed_by_the_true_label(table, seed):
     if table == sorted(table):
         return
     noise = Asymmetric(1.0, 1.0, list(table))
-    sites, labels = world()
-    new, _ = corrupt(noise, sites, labels, TEN, seed)
+    sites, labels = federation()
+    new, _, _ = corrupt(noise, NoiseContext(sites, labels, TEN, seed))
     assert np.array_equal(np.concatenate(new), np.array(table)[labels])
 
 
 def test_swapped_classes_have_the_full_rate():
     """Cats that became dogs must not be turned back: the authors of ELR index by changed labels."""
-    sites, labels = world(sites=1, per_site=50_000)
-    new, nominal = corrupt(Asymmetric(1.0, 0.4), sites, labels, TEN, 0, "cifar10")
+    sites, labels = federation(sites=1, per_site=50_000)
+    new, nominal, _ = corrupt(Asymmetric(1.0, 0.4), NoiseContext(sites, labels, TEN, 0, "cifar10"))
     for cat, dog in ((3, 5), (5, 3)):
         became = new[0][labels == cat]
         assert set(became) == {cat, dog}
@@ -183,4 +186,4 @@ def test_maps_by_name_by_pairs_and_by_number():
 )
 def test_maps_that_do_not_fit(spec, classes, message):
     with pytest.raises(ConfigError, match=message):
-        corrupt(Asymmetric(0.0, 0.0, spec), *world(classes=2), classes, 0)
+        corrupt(Asymmetric(0.0, 0.0, spec), NoiseContext(*federation(classes=2), classes, 0))

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flr.errors import ConfigError
-from flr.scenario.partition import BernoulliDirichlet, Central, Iid, _nonempty_rows
+from flr.core.errors import ConfigError
+from flr.scenario.partitions.bernoulli_dirichlet import BernoulliDirichlet, nonempty_rows
+from flr.scenario.partitions.central import Central
+from flr.scenario.partitions.iid import Iid
 
 counts_lists = st.lists(st.integers(1, 30), min_size=2, max_size=6)
 
@@ -73,7 +75,7 @@ def test_iid_extra_samples_fall_on_random_sites():
 )  # fmt: skip
 def test_bernoulli_dirichlet_deals_all_or_says_why(counts, clients, p, alpha, seed):
     labels, part = labels_of(counts), BernoulliDirichlet(clients, p, alpha)
-    phi = _nonempty_rows(clients, len(counts), p, rng(seed))
+    phi = nonempty_rows(clients, len(counts), p, rng(seed))
     if (phi.sum(axis=0) > np.array(counts)).any() or sum(counts) < clients:
         with pytest.raises(ConfigError, match="needs"):
             part.split(labels, len(counts), rng(seed))
@@ -124,7 +126,7 @@ def test_infeasible_errors_have_the_numbers():
 
 def test_rows_have_the_conditional_distribution():
     p, columns, n = 0.3, 3, 200_000
-    rows = _nonempty_rows(n, columns, p, rng())
+    rows = nonempty_rows(n, columns, p, rng())
     seen = np.bincount(rows @ [1, 2, 4], minlength=8) / n
     ones = np.array([bin(pattern).count("1") for pattern in range(8)])
     expected = p**ones * (1 - p) ** (columns - ones)
@@ -134,7 +136,7 @@ def test_rows_have_the_conditional_distribution():
 
 @pytest.mark.parametrize("p", [1e-12, 1e-3, 0.999, 1.0])
 def test_rows_at_the_edges_are_never_empty(p):
-    rows = _nonempty_rows(5000, 4, p, rng())
+    rows = nonempty_rows(5000, 4, p, rng())
     assert rows.any(axis=1).all()
     if p < 0.01:
         assert np.ptp(rows.sum(axis=0)) < 400

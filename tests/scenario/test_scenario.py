@@ -1,4 +1,4 @@
-"""Scenario files and the oracle: content hash, round trip, refusal of whatever does not belong."""
+"""Scenario files and the truth: content hash, round trip, refusal of whatever does not belong."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from flr import arrays
-from flr.data.dataset import Parts
-from flr.data.sources import Digits, from_arrays, subset
-from flr.errors import ConfigError, DataError
-from flr.scenario.noise import Asymmetric, NoNoise, Symmetric
-from flr.scenario.oracle import Oracle
-from flr.scenario.partition import BernoulliDirichlet, Central, Iid
+from flr.core import arrays
+from flr.core.errors import ConfigError, DataError
+from flr.data.build import from_arrays, subset
+from flr.data.dataset import Ragged
+from flr.data.sources.digits import Digits
+from flr.scenario.noises.asymmetric import Asymmetric
+from flr.scenario.noises.none import NoNoise
+from flr.scenario.noises.symmetric import Symmetric
+from flr.scenario.partitions.bernoulli_dirichlet import BernoulliDirichlet
+from flr.scenario.partitions.central import Central
+from flr.scenario.partitions.iid import Iid
 from flr.scenario.scenario import build, check_fits, load
+from flr.scenario.truth import Truth
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +55,8 @@ def test_hash_is_of_the_content_only(digits, scenario):
     others = [
         build(digits, Iid(10), Symmetric(0.6, 0.5), seed=2),
         replace(scenario, fingerprint="other"),
-        replace(scenario, given=Parts.of(flipped)),
-        replace(scenario, sites=Parts.of(moved)),
+        replace(scenario, given=Ragged.of(flipped)),
+        replace(scenario, sites=Ragged.of(moved)),
     ]
     assert len({scenario.hash, *(other.hash for other in others)}) == 5
 
@@ -61,8 +66,8 @@ def test_hash_sees_where_one_site_ends(scenario):
     labels = scenario.given[:2].flat
     cut = replace(
         scenario,
-        sites=Parts.of([joined[:5], joined[5:], *scenario.sites[2:]]),
-        given=Parts.of([labels[:5], labels[5:], *scenario.given[2:]]),
+        sites=Ragged.of([joined[:5], joined[5:], *scenario.sites[2:]]),
+        given=Ragged.of([labels[:5], labels[5:], *scenario.given[2:]]),
     )
     assert torch.equal(cut.index, scenario.index)
     assert cut.hash != scenario.hash
@@ -182,34 +187,34 @@ def test_check_fits(digits, scenario):
         check_fits(scenario, subset(digits, 1000, None))
     beyond = (scenario.sites[0] + 1437, *scenario.sites[1:])
     with pytest.raises(DataError, match="build it again"):
-        check_fits(replace(scenario, sites=Parts.of(beyond)), digits)
+        check_fits(replace(scenario, sites=Ragged.of(beyond)), digits)
 
 
-def test_oracle_counts_wrong_labels_site_by_site(digits):
+def test_truth_counts_wrong_labels_site_by_site(digits):
     scenario = build(digits, BernoulliDirichlet(10), Symmetric(0.6, 0.5), seed=1)
-    oracle = Oracle.of(scenario, digits)
+    truth = Truth.of(scenario, digits)
     wrong = [
         float((digits.train.y[site] != given).double().mean())
         for site, given in zip(scenario.sites, scenario.given, strict=True)
     ]
-    assert oracle.realised.tolist() == pytest.approx(wrong)
+    assert truth.realised.tolist() == pytest.approx(wrong)
     assert [r > 0 for r in wrong] == [r > 0 for r in scenario.nominal]
     sizes = [len(site) for site in scenario.sites]
-    assert oracle.overall == pytest.approx(np.average(wrong, weights=sizes))
-    assert torch.equal(oracle.true[3], digits.train.y[scenario.sites[3]])
+    assert truth.overall == pytest.approx(np.average(wrong, weights=sizes))
+    assert torch.equal(truth.true[3], digits.train.y[scenario.sites[3]])
 
 
 def test_realised_noise_is_the_theory(digits):
     scenario = build(digits, Central(), Symmetric(1.0, 1.0), seed=0)
-    assert abs(Oracle.of(scenario, digits).overall - 0.9) < 0.03
+    assert abs(Truth.of(scenario, digits).overall - 0.9) < 0.03
     scenario = build(digits, Central(), Asymmetric(1.0, 1.0), seed=0)
     moving = torch.isin(digits.train.y, torch.tensor([2, 3, 5, 6, 7])).double().mean()
-    assert Oracle.of(scenario, digits).overall == pytest.approx(float(moving))
+    assert Truth.of(scenario, digits).overall == pytest.approx(float(moving))
 
 
-def test_oracle_refuses_another_data_set(digits, scenario):
+def test_truth_refuses_another_data_set(digits, scenario):
     with pytest.raises(DataError, match="Use the data set"):
-        Oracle.of(scenario, subset(digits, 1000, None))
+        Truth.of(scenario, subset(digits, 1000, None))
 
 
 def test_many_sites_are_cheap():
@@ -217,7 +222,7 @@ def test_many_sites_are_cheap():
     data = from_arrays(np.zeros((n, 1)), np.arange(n) % 2, np.zeros((1, 1)), [0])
     scenario = build(data, Iid(n), NoNoise(), 0)
     assert len(scenario.sites) == n
-    assert Oracle.of(scenario, data).overall == 0.0
+    assert Truth.of(scenario, data).overall == 0.0
 
 
 def test_a_benchmark_is_held_out_of_every_site(digits, tmp_path):

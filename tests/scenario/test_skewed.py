@@ -7,11 +7,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from flr.data.sources import Digits
-from flr.errors import ConfigError
-from flr.scenario.noise import NoNoise
+from flr.core.errors import ConfigError
+from flr.data.sources.digits import Digits
+from flr.scenario.noises.none import NoNoise
+from flr.scenario.partitions.dirichlet import Dirichlet
+from flr.scenario.partitions.long_tail import LongTail
+from flr.scenario.partitions.shards import Shards
 from flr.scenario.scenario import build
-from flr.scenario.skewed import Dirichlet, LongTail, Shards
 
 counts_lists = st.lists(st.integers(1, 30), min_size=2, max_size=6)
 seeds = st.integers(0, 999)

@@ -8,7 +8,7 @@ that go coordinate by coordinate treat float buffers as parameters and take inte
 the reply with the most samples.
 """
 
+from flr.aggregate.common import knowing, weighted_average
 from flr.aggregate.means import mean
-from flr.aggregate.parts import knowing, weighted_average
 
 __all__ = ["knowing", "mean", "weighted_average"]

@@ -10,9 +10,9 @@ import torch
 from annotated_types import Ge, Lt
 from torch import Tensor
 
-from flr.arrays import Arrays, with_prefix
-from flr.contract import Reply
-from flr.registry import register
+from flr.core.arrays import Arrays, with_prefix
+from flr.core.contract import Reply
+from flr.core.registry import register
 
 PAPER = "Yin et al., ICML 2018"
 

@@ -8,10 +8,10 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from flr.aggregate.parts import decide, examples, require, squared_distances
-from flr.arrays import Arrays
-from flr.contract import Reply
-from flr.registry import register
+from flr.aggregate.common import decide, examples, require, squared_distances
+from flr.core.arrays import Arrays
+from flr.core.contract import Reply
+from flr.core.registry import register
 
 Byzantine = Annotated[int, Ge(0)] | Annotated[float, Ge(0), Lt(0.5)]
 

@@ -9,10 +9,10 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from flr.aggregate.parts import decide, examples
-from flr.arrays import Arrays
-from flr.contract import Reply
-from flr.registry import register
+from flr.aggregate.common import decide, examples
+from flr.core.arrays import Arrays
+from flr.core.contract import Reply
+from flr.core.registry import register
 
 
 @register("mean", kind="aggregator", title="Weighted mean", paper="McMahan et al., AISTATS 2017")

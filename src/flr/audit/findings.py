@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from flr.arrays import canonical_json, write_atomically
-from flr.assemble import threads
-from flr.audit import words
+from flr.audit import explanations
 from flr.audit.evidence import Evidence
-from flr.audit.imagined import Imagined, imagine, pair_counts
 from flr.audit.labels_file import as_csv
-from flr.audit.scores import Scores, blend, score
-from flr.audit.yardstick import cleanlab_scores
-from flr.errors import ConfigError
-from flr.registry import unknown
+from flr.audit.scores import Scores, blend, cleanlab_scores, score
+from flr.audit.uncertainty import Bootstrap, PairCounts, bootstrap, pair_counts
+from flr.core.arrays import canonical_json, write_atomically
+from flr.core.errors import ConfigError
+from flr.core.registry import unknown
+from flr.simulation.build import threads
 
 SCORERS = ("flr", "cleanlab")
 FEWEST, MOST = 50, 5_000  # suspects listed
@@ -38,7 +38,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Pair:
+class ClassPair:
     """Labels `given` that are really `likely`: expected number, and share of that given class."""
 
     given: str
@@ -81,7 +81,7 @@ class Audit:
     verdict: str
     rate: Rate
     per_class: tuple[ClassRate, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ClassPair, ...]
     suspects: tuple[Suspect, ...]
     budget: tuple[tuple[int, float], ...]  # (labels reviewed in this order, wrong ones expected)
     unchecked: tuple[str, ...]
@@ -101,102 +101,113 @@ def scores_of(evidence: Evidence, scorer: str = "flr") -> Scores:
 
 
 def audit(evidence: Evidence, *, scorer: str = "flr", scores: Scores | None = None) -> Audit:
-    """Looks at every label of a site; `scores` are those of `scores_of`, if they are known."""
+    """Looks at every label of a site.
+
+    Args:
+        evidence: The site's labels, and what models have said of its samples.
+        scorer: "flr", or "cleanlab" where that is installed.
+        scores: Those of `scores_of`, if they are known already.
+
+    Example:
+        >>> found = audit(evidence)
+        >>> [suspect.name for suspect in found.suspects[:10]]
+    """
     found = scores_of(evidence, scorer) if scores is None else scores
     with threads(1):
-        return _audit(evidence, scorer, found)
+        draws = bootstrap(evidence, found)
+        drawn = (draws.true != draws.given).double().mean(1)
+        rate = _rate(float(found.wrong.double().mean()), drawn)
+        expected = pair_counts(evidence.given, found.posterior)
+        suspects = _suspects(evidence, found, expected)
+        likely = int((found.wrong >= explanations.FLAGGED).sum())
+        return Audit(
+            site=evidence.site,
+            samples=len(evidence),
+            classes=evidence.classes,
+            verdict=explanations.verdict(evidence, rate.estimate, rate.low, rate.high),
+            rate=rate,
+            per_class=_per_class(evidence, found, draws),
+            pairs=_pairs(evidence.classes, expected, draws),
+            suspects=suspects,
+            budget=_budget(found.wrong),
+            unchecked=explanations.unchecked(evidence, max(likely - len(suspects), 0)),
+            source=evidence.source,
+            scorer=scorer,
+            key=_key(evidence, rate, suspects),
+        )
 
 
-def _audit(evidence: Evidence, scorer: str, found: Scores) -> Audit:
-    imagined = imagine(evidence, found)
-    rate = _overall(found, imagined)
-    pairs, suspects = _pairs(evidence, found, imagined), _suspects(evidence, found)
-    likely = int((found.wrong >= words.FLAGGED).sum())
-    return Audit(
-        site=evidence.site,
-        samples=len(evidence),
-        classes=evidence.classes,
-        verdict=words.verdict(evidence, rate.estimate, rate.low, rate.high),
-        rate=rate,
-        per_class=_per_class(evidence, found, imagined),
-        pairs=pairs,
-        suspects=suspects,
-        budget=_budget(found),
-        unchecked=words.unchecked(evidence, max(likely - len(suspects), 0)),
-        source=evidence.source,
-        scorer=scorer,
-        key=_key(evidence, rate, suspects),
-    )
+def write(audit: Audit, folder: Path) -> None:
+    """Writes suspects.csv and audit.json."""
+    agree = {None: "", True: "yes", False: "no"}
+    rows = [
+        (
+            *(str(rank), s.name, s.given, s.suggested),
+            *(f"{s.probability:.4f}", f"{s.confidence:.4f}", agree[s.agree], s.reason),
+        )
+        for rank, s in enumerate(audit.suspects, 1)
+    ]
+    write_atomically(folder / "suspects.csv", as_csv(COLUMNS, rows))
+    write_atomically(folder / "audit.json", json.dumps(asdict(audit), indent=1) + "\n")
 
 
-def _overall(found: Scores, imagined: Imagined) -> Rate:
-    wrong = (imagined.true != imagined.given).double().mean(1)
-    return _rate(float(found.wrong.double().mean()), wrong)
+def _rate(estimate: float, drawn: Tensor) -> Rate:
+    low, high = drawn.quantile(torch.tensor(INTERVAL, dtype=torch.float64)).tolist()
+    return Rate(estimate, min(low, estimate), max(high, estimate))
 
 
-def _per_class(evidence: Evidence, found: Scores, imagined: Imagined) -> tuple[ClassRate, ...]:
+def _per_class(evidence: Evidence, found: Scores, draws: Bootstrap) -> tuple[ClassRate, ...]:
     count = evidence.given.bincount()
-    expected = evidence.given.bincount(found.wrong.double()) / count
+    expected = (evidence.given.bincount(found.wrong.double()) / count).tolist()
     rates = []
-    for label, true in imagined.by_label.items():
-        wrong = (true != label).double().mean(1)
-        rate = _rate(float(expected[label]), wrong)
+    for label, true in draws.by_label.items():
+        rate = _rate(expected[label], (true != label).double().mean(1))
         rates.append(ClassRate(evidence.classes[label], int(count[label]), rate))
     return tuple(rates)
 
 
-def _pairs(evidence: Evidence, found: Scores, imagined: Imagined) -> tuple[Pair, ...]:
-    expected = pair_counts(evidence.given, found.posterior)
+def _pairs(classes: Sequence[str], expected: PairCounts, draws: Bootstrap) -> tuple[ClassPair, ...]:
     most = sorted(expected.items(), key=lambda item: (-item[1], item[0]))[:MOST_PAIRS]
     pairs = []
     for (given, likely), count in most:
-        if count < LEAST_EXPECTED:
-            break
-        true = imagined.by_label[given]
-        rate = _rate(count / true.shape[1], (true == likely).double().mean(1))
-        pairs.append(Pair(evidence.classes[given], evidence.classes[likely], count, rate))
+        if count >= LEAST_EXPECTED:
+            true = draws.by_label[given]
+            rate = _rate(count / true.shape[1], (true == likely).double().mean(1))
+            pairs.append(ClassPair(classes[given], classes[likely], count, rate))
     return tuple(pairs)
 
 
-def _rate(estimate: float, imagined: Tensor) -> Rate:
-    low, high = imagined.quantile(torch.tensor(INTERVAL, dtype=torch.float64)).tolist()
-    return Rate(estimate, min(low, estimate), max(high, estimate))
-
-
-def _budget(found: Scores) -> tuple[tuple[int, float], ...]:
+def _budget(wrong: Tensor) -> tuple[tuple[int, float], ...]:
     """Steps that a person would name: 1, 2, 5, 10, 20, 50, ... and fiftieths of all."""
-    n = len(found.wrong)
-    steps = {n * part // 50 for part in range(1, 51)} | {
-        digit * 10**power for digit in (1, 2, 5) for power in range(len(str(n)))
-    }
-    expected = found.wrong.double().sort(descending=True).values.cumsum(0)
+    n = len(wrong)
+    steps = {n * part // 50 for part in range(1, 51)}
+    steps |= {digit * 10**power for digit in (1, 2, 5) for power in range(len(str(n)))}
+    expected = wrong.double().sort(descending=True).values.cumsum(0)
     return tuple((k, float(expected[k - 1])) for k in sorted(steps) if 1 <= k <= n)
 
 
-def _suspects(evidence: Evidence, found: Scores) -> tuple[Suspect, ...]:
+def _suspects(evidence: Evidence, found: Scores, expected: PairCounts) -> tuple[Suspect, ...]:
     order = torch.argsort(found.wrong, descending=True, stable=True)
-    likely = int((found.wrong >= words.FLAGGED).sum())
+    likely = int((found.wrong >= explanations.FLAGGED).sum())
     count = min(MOST, max(likely, min(FEWEST, len(evidence))))
-    labels, expected = evidence.given.bincount(), pair_counts(evidence.given, found.posterior)
-    listed = []
+    labels, listed = evidence.given.bincount(), []
     for row in order[:count].tolist():
         given, suggested = int(evidence.given[row]), int(found.suggested[row])
-        said = words.votes(evidence, row)
+        said = explanations.votes(evidence, row)
         both = "global" in said and "local" in said
         share = expected.get((given, suggested), 0.0) / int(labels[given])
-        listed.append(
-            Suspect(
-                row=row,
-                name=evidence.names[row],
-                given=evidence.classes[given],
-                suggested=evidence.classes[suggested],
-                probability=float(found.wrong[row]),
-                confidence=float(found.confidence[row]),
-                margin=float(found.margin[row]),
-                agree=said["global"][0] == said["local"][0] if both else None,
-                reason=words.reason(evidence, found, row, share),
-            )
+        suspect = Suspect(
+            row=row,
+            name=evidence.names[row],
+            given=evidence.classes[given],
+            suggested=evidence.classes[suggested],
+            probability=float(found.wrong[row]),
+            confidence=float(found.confidence[row]),
+            margin=float(found.margin[row]),
+            agree=said["global"][0] == said["local"][0] if both else None,
+            reason=explanations.reason(evidence, found, row, share),
         )
+        listed.append(suspect)
     return tuple(listed)
 
 
@@ -204,16 +215,3 @@ def _key(evidence: Evidence, rate: Rate, suspects: tuple[Suspect, ...]) -> str:
     found = [asdict(rate), [(s.row, s.suggested, round(s.probability, 6)) for s in suspects]]
     known = [list(evidence.names), list(evidence.classes), evidence.given.tolist(), found]
     return hashlib.sha256(canonical_json(known).encode()).hexdigest()[:16]
-
-
-def write(audit: Audit, folder: Path) -> None:
-    """Writes suspects.csv and audit.json."""
-    rows = [_row(rank, suspect) for rank, suspect in enumerate(audit.suspects, 1)]
-    write_atomically(folder / "suspects.csv", as_csv(COLUMNS, rows))
-    write_atomically(folder / "audit.json", json.dumps(asdict(audit), indent=1) + "\n")
-
-
-def _row(rank: int, s: Suspect) -> tuple[str, ...]:
-    agree = "" if s.agree is None else ("yes" if s.agree else "no")
-    numbers = (f"{s.probability:.4f}", f"{s.confidence:.4f}")
-    return (str(rank), s.name, s.given, s.suggested, *numbers, agree, s.reason)

@@ -7,12 +7,12 @@ import difflib
 import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flr.arrays import write_atomically
-from flr.data import files
-from flr.errors import DataError
+from flr.core.arrays import write_atomically
+from flr.core.errors import DataError
+from flr.data.paths import require_file
 
 LABELS = ("name", "label")
 CORRECTIONS = ("name", "given", "decision", "label", "audit")
@@ -22,7 +22,7 @@ _BOM = "\ufeff"  # some spreadsheets put it first, and want it to be there again
 
 
 @dataclass(frozen=True)
-class Table:
+class LabelTable:
     """A CSV file as it stands: every cell is kept to the letter."""
 
     path: Path
@@ -34,28 +34,23 @@ class Table:
 
     def column(self, name: str) -> list[str]:
         """The cells below a name of the header."""
-        place = self._names.index(name)
+        place = self._place(name)
         return [row[place] for row in self.rows]
 
-    def with_column(self, name: str, cells: Sequence[str]) -> Table:
+    def with_column(self, name: str, cells: Sequence[str]) -> LabelTable:
         """The same table with other cells in one column."""
-        place = self._names.index(name)
-        rows = [
-            [*row[:place], cell, *row[place + 1 :]]
-            for row, cell in zip(self.rows, cells, strict=True)
-        ]
-        return Table(self.path, self.header, rows, self.lines, self.newline, self.bom)
+        place, pairs = self._place(name), zip(self.rows, cells, strict=True)
+        return replace(self, rows=[[*row[:place], cell, *row[place + 1 :]] for row, cell in pairs])
 
     def text(self) -> str:
         """As it is written; read again, it is the same."""
         return (_BOM if self.bom else "") + as_csv(self.header, self.rows, self.newline)
 
-    @property
-    def _names(self) -> list[str]:
-        return [name.strip() for name in self.header]
+    def _place(self, name: str) -> int:
+        return [column.strip() for column in self.header].index(name)
 
 
-def read_labels(path: Path) -> Table:
+def read_labels(path: Path) -> LabelTable:
     """Columns name and label, each name once; other columns may be there and are left alone.
 
     An empty label means that there is none yet.
@@ -63,17 +58,14 @@ def read_labels(path: Path) -> Table:
     table = read_table(path, "a table of labels", LABELS)
     if not table.rows:
         raise DataError(f"{path}: expected at least one row; got the header only. Add rows.")
-    nameless = [
-        line
-        for line, name in zip(table.lines, table.column("name"), strict=True)
-        if not name.strip()
-    ]
+    names = table.column("name")
+    nameless = [line for line, name in zip(table.lines, names, strict=True) if not name.strip()]
     if nameless:
         raise DataError(
             f'{path}: expected the name of a sample in every row; the column "name" is empty in '
             f"{len(nameless):,} rows, the first on line {nameless[0]}. Fill it or remove the row."
         )
-    twice = [name for name, count in Counter(table.column("name")).items() if count > 1]
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
             f"{path}: expected every sample once; {len(twice):,} are there more than once: "
@@ -82,14 +74,12 @@ def read_labels(path: Path) -> Table:
     return table
 
 
-def read_table(path: Path, what: str, columns: Sequence[str]) -> Table:
+def read_table(path: Path, what: str, columns: Sequence[str]) -> LabelTable:
     """Any CSV file with a header that has these columns."""
-    files.require(path, what)
+    require_file(path, what)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            text = file.read()
-        bom = text.startswith(_BOM)
-        text = text.removeprefix(_BOM)
+        raw = path.read_bytes().decode("utf-8")
+        text = raw.removeprefix(_BOM)
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         found = [(row, reader.line_num) for row in reader if any(cell.strip() for cell in row)]
     except (UnicodeDecodeError, csv.Error, OSError) as error:
@@ -110,8 +100,25 @@ def read_table(path: Path, what: str, columns: Sequence[str]) -> Table:
                 f"{path}, line {line}: expected {len(header)} cells as in the header; got "
                 f"{len(row)}. Add the missing cells, or quote those that hold commas."
             )
-    newline = "\r\n" if "\r\n" in text.partition("\n")[0] + "\n" else "\n"
-    return Table(path, header, [row for row, _ in rest], [line for _, line in rest], newline, bom)
+    newline = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+    rows, lines = [row for row, _ in rest], [line for _, line in rest]
+    return LabelTable(path, header, rows, lines, newline, raw != text)
+
+
+def _check_header(path: Path, header: list[str], columns: Sequence[str]) -> None:
+    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
+        raise DataError(
+            f"{path}, line 1: expected names separated by commas; got {shown(header[0])}. "
+            "Save the table with commas."
+        )
+    for column in columns:
+        if header.count(column) != 1:
+            near = difflib.get_close_matches(column, header, n=1, cutoff=0.5)
+            hint = f" Is it {shown(near[0])}?" if near and column not in header else ""
+            raise DataError(
+                f"{path}, line 1: expected the columns {', '.join(columns)}, each once; got "
+                f'{some(header, 20)}.{hint} Name the column "{column}".'
+            )
 
 
 def write_labels(path: Path, names: Sequence[str], labels: Sequence[str]) -> None:
@@ -127,16 +134,13 @@ def write_labels(path: Path, names: Sequence[str], labels: Sequence[str]) -> Non
 
 def as_csv(header: Iterable[str], rows: Iterable[Iterable[str]], newline: str = "\n") -> str:
     """Cells that hold commas, quotes or line breaks are quoted."""
-    lines = _Lines()
+
+    class Lines(list[str]):
+        write = list.append
+
+    lines = Lines()  # with CRLF, since only then csv quotes a lone \r in a cell
     csv.writer(lines, lineterminator="\r\n").writerows([header, *rows])
     return "".join(line.removesuffix("\r\n") + newline for line in lines)
-
-
-class _Lines(list[str]):
-    """Rows as csv writes them: with CRLF, since only then it quotes a lone \\r in a cell."""
-
-    def write(self, line: str) -> None:
-        self.append(line)
 
 
 def some(texts: Sequence[str], most: int = 5) -> str:
@@ -149,20 +153,3 @@ def shown(text: str) -> str:
     """A label or a name on one line of a terminal: quoted, short, without control characters."""
     plain = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in text[:_LONGEST])
     return f'"{plain}{"..." if len(text) > _LONGEST else ""}"'
-
-
-def _check_header(path: Path, header: list[str], columns: Sequence[str]) -> None:
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
-        raise DataError(
-            f"{path}, line 1: expected names separated by commas; got {shown(header[0])}. "
-            "Save the table with commas."
-        )
-    for column in columns:
-        if header.count(column) == 1:
-            continue
-        near = difflib.get_close_matches(column, header, n=1, cutoff=0.5)
-        hint = f" Is it {shown(near[0])}?" if near and column not in header else ""
-        raise DataError(
-            f"{path}, line 1: expected the columns {', '.join(columns)}, each once; got "
-            f'{some(header, 20)}.{hint} Name the column "{column}".'
-        )

@@ -45,7 +45,8 @@ def by_rule(q: Tensor, given: Tensor) -> Fitted:
     counts = torch.zeros(classes, classes, dtype=torch.float64)  # true x given
     own = torch.zeros_like(q)  # what each sample has added to its column of counts
     for _ in range(STEPS):
-        prior = STRENGTH * _even(eps, classes)
+        even = torch.full((classes, classes), eps / (classes - 1), dtype=torch.float64)
+        prior = STRENGTH * even.fill_diagonal_(1 - eps)
         of_label = (prior + counts).T[given] - own
         of_class = (prior.sum(1) + counts.sum(1))[None] - own
         joint = q * (of_label / of_class).clamp(min=_LEAST)
@@ -90,11 +91,6 @@ def matched(wrong: Tensor, rate: float) -> Tensor:
         else:
             high = middle
     return torch.sigmoid(logits + middle)
-
-
-def _even(eps: float, classes: int) -> Tensor:
-    matrix = torch.full((classes, classes), eps / (classes - 1), dtype=torch.float64)
-    return matrix.fill_diagonal_(1 - eps)
 
 
 def _rate(wrong: Tensor, total: Tensor) -> float:

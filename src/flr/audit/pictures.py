@@ -6,14 +6,13 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from flr.data.images import read_image
-from flr.data.lazy import Inputs, Pictures
-from flr.errors import DataError
+from flr.core.errors import DataError
+from flr.data.on_disk import Inputs, Pictures
+from flr.data.readers.images import read_image
 
 SIDE = 64  # of a thumbnail at most, in pixels; smaller pictures stay as they are
 QUALITY = 85  # of JPEG
@@ -42,9 +41,11 @@ def from_inputs(x: Inputs, rows: Tensor) -> Thumbnails:
     low, high = _range(x)
 
     def thumbnail(row: int) -> bytes | None:
-        pixels = x[rows[row : row + 1]][0].float()
-        grey = ((pixels - low) / (high - low)).clamp(0, 1).mul(255).round().to(torch.uint8)
-        return encode(_image(grey))
+        pixels = (x[rows[row : row + 1]][0].float() - low) / (high - low)
+        pixels = pixels.clamp(0, 1).mul(255).round().to(torch.uint8)
+        if pixels.shape[0] in (3, 4):  # colours; of any other number of channels, the mean in grey
+            return encode(Image.fromarray(pixels[:3].permute(1, 2, 0).contiguous().numpy()))
+        return encode(Image.fromarray(pixels.float().mean(0).round().to(torch.uint8).numpy()))
 
     return thumbnail
 
@@ -82,10 +83,3 @@ def _range(x: Inputs) -> tuple[float, float]:
     if x.dtype == torch.uint8:
         low, high = 0.0, 255.0 if high > 127 else high
     return low, high if high > low else low + 1
-
-
-def _image(pixels: Tensor) -> Image.Image:
-    """Three or four channels are colours; of any other number the mean is shown in grey."""
-    if pixels.shape[0] in (3, 4):
-        return Image.fromarray(np.ascontiguousarray(pixels[:3].permute(1, 2, 0).numpy()))
-    return Image.fromarray(pixels.float().mean(0).round().to(torch.uint8).numpy())

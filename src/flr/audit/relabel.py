@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flr.arrays import write_atomically
-from flr.audit.labels_file import CORRECTIONS, Table, as_csv, read_labels, read_table, shown
-from flr.errors import DataError
+from flr.audit.labels_file import CORRECTIONS, LabelTable, as_csv, read_labels, read_table, shown
+from flr.core.arrays import write_atomically
+from flr.core.errors import DataError
 
 DECISIONS = ("accept", "keep", "skip")
 LOG = ("name", "before", "after", "decision", "audit")
@@ -51,30 +51,25 @@ def relabel(labels: Path, corrections: Path, out: Path) -> Relabelled:
                 "move it away."
             )
     table, decided = read_labels(labels), read_corrections(corrections)
-    _refuse(table, decided, corrections)
-    names, before = table.column("name"), table.column("label")
-    known = set(before)
-    after = {
+    before = dict(zip(table.column("name"), table.column("label"), strict=True))
+    _refuse(table, before, decided, corrections)
+    known = set(before.values())
+    accepted = {
         one.name: one.label if one.label in known else one.label.strip()  # as labels are read
         for one in decided
         if one.decision == "accept"
     }
-    cells = [after.get(name, label) for name, label in zip(names, before, strict=True)]
-    present = dict(zip(names, before, strict=True))
-    rows = [
-        (one.name, present[one.name], after.get(one.name, present[one.name]), one.decision)
-        for one in decided
-    ]
-    keys = [one.audit for one in decided]
-    logged = ((*row, key) for row, key in zip(rows, keys, strict=True))
+    after = before | accepted
+    logged = ((o.name, before[o.name], after[o.name], o.decision, o.audit) for o in decided)
     write_atomically(log, as_csv(LOG, logged))  # first: no change without its record
-    write_atomically(out, table.with_column("label", cells).text())
+    write_atomically(out, table.with_column("label", list(after.values())).text())
     counts = Counter(one.decision for one in decided)
+    new = set(accepted.values()) - known - {label.strip() for label in known}
     return Relabelled(
-        rows=len(cells),
+        rows=len(before),
         decisions={decision: counts[decision] for decision in DECISIONS},
-        changed=sum(a != b for a, b in zip(cells, before, strict=True)),
-        new_labels=tuple(sorted(set(after.values()) - known - {label.strip() for label in known})),
+        changed=sum(after[name] != label for name, label in before.items()),
+        new_labels=tuple(sorted(new)),
         path=out,
         log=log,
     )
@@ -83,16 +78,18 @@ def relabel(labels: Path, corrections: Path, out: Path) -> Relabelled:
 def read_corrections(path: Path) -> list[Correction]:
     """What the page has saved, or a person has filled in: nothing is checked yet."""
     table = read_table(path, "a table of corrections", CORRECTIONS)
-    columns = zip(*(table.column(name) for name in CORRECTIONS), strict=True)
+    columns = zip(table.lines, *(table.column(name) for name in CORRECTIONS), strict=True)
     return [
         Correction(line, name, given, decision.strip().lower(), label, audit.strip())
-        for line, (name, given, decision, label, audit) in zip(table.lines, columns, strict=True)
+        for line, name, given, decision, label, audit in columns
     ]
 
 
-def _refuse(table: Table, decided: list[Correction], path: Path) -> None:
+def _refuse(
+    table: LabelTable, before: dict[str, str], decided: list[Correction], path: Path
+) -> None:
     """All that is wrong at once, so that nobody has to try line by line."""
-    found = [*_mixed(decided), *_problems(table, decided)]
+    found = list(_problems(table.path.name, before, decided))
     if not found:
         return
     more = [f"... and {len(found) - _LISTED:,} more."] if len(found) > _LISTED else []
@@ -104,27 +101,20 @@ def _refuse(table: Table, decided: list[Correction], path: Path) -> None:
     )
 
 
-def _mixed(decided: list[Correction]) -> Iterator[str]:
+def _problems(file: str, before: dict[str, str], decided: list[Correction]) -> Iterator[str]:
     keys = sorted({one.audit for one in decided})
     if len(keys) > 1:
         yield f"The rows come from {len(keys)} audits ({', '.join(map(shown, keys[:5]))}): one only"
-
-
-def _problems(table: Table, decided: list[Correction]) -> Iterator[str]:
-    present = dict(zip(table.column("name"), table.column("label"), strict=True))
     first: dict[str, int] = {}
     for one in decided:
         at = f"Line {one.line}, {shown(one.name)}:"
-        if one.name not in present:
-            yield f"{at} {table.path.name} has no such sample"
-        elif present[one.name].strip() != one.given.strip():
-            yield (
-                f"{at} was reviewed as {shown(one.given)}; {table.path.name} says "
-                f"{shown(present[one.name])}"
-            )
-        if one.name in first:
+        if one.name not in before:
+            yield f"{at} {file} has no such sample"
+        elif before[one.name].strip() != one.given.strip():
+            now = shown(before[one.name])
+            yield f"{at} was reviewed as {shown(one.given)}; {file} says {now}"
+        if first.setdefault(one.name, one.line) != one.line:
             yield f"{at} is there twice, first on line {first[one.name]}"
-        first.setdefault(one.name, one.line)
         if one.decision not in DECISIONS:
             yield f"{at} the decision is {shown(one.decision)}, not {', '.join(DECISIONS)}"
         elif one.decision == "accept" and not one.label.strip():

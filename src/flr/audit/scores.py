@@ -5,26 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from flr.audit import noise_model
 from flr.audit.evidence import Evidence
+from flr.core.errors import ConfigError
 
 VIEWS = ("global", "local", "model")
-FEDERATION = ("global", "model")  # opinions of many sites
+FEDERATION = ("global", "model")  # what many sites have to say
 # Chosen on simulated sites of one seed (docs/explanation/label-audit.md):
 TEMPERATURE = 3.0  # FLR sharpens predictions on purpose
 HALF = 0.5  # how far the site's class shares and rate are believed: labels in question say them
 RAREST = 0.1  # no class is called rarer than this share of the most common one
 OFFSET = 0.7  # added to the log odds of "wrong", as a model so cooled down doubts itself too much
-CANDIDATES = 10  # classes that a sample may have: cooled down, more would drown the opinion
+CANDIDATES = 10  # classes that a sample may have: cooled down, more would drown the prediction
 # How much a rule of swapped classes must explain of what one rate leaves open, and in nats a label;
 # a weak model's own confusions explain up to 0.14.
 FAR_BETTER, LEAST_NATS = 0.16, 0.05
 NEARLY_ALL, FEWEST_VOTES = 0.98, 20  # from when on a model that never varies is no accident
 LEAST = 1e-6  # of a probability, before a logarithm
+
+Quality = Literal["self_confidence", "normalized_margin", "confidence_weighted_entropy"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,7 @@ def score(evidence: Evidence) -> Scores:
     sharp = at_home(common(evidence, 1.0), given)
     if len(evidence.classes) == 1:
         return from_posterior(given, torch.ones_like(seen), seen)
-    if constant_opinion(evidence) is not None:
+    if constant_prediction(evidence) is not None:
         even = noise_model.one_rate(sharp, given).wrong(given)
         wrong = noise_model.matched(even, noise_model.UNKNOWN)
     elif (rule := rule_of(evidence)) is not None:
@@ -107,7 +111,7 @@ def blend(evidence: Evidence, among: Sequence[str] = VIEWS, shares: Sequence[flo
     return total / total.sum(1, keepdim=True)
 
 
-def constant_opinion(evidence: Evidence) -> int | None:
+def constant_prediction(evidence: Evidence) -> int | None:
     """The class that the federation says to nearly every sample, whatever its label; else None.
 
     Such a model has learned nothing, and would call most labels wrong. Where most labels are of
@@ -181,3 +185,21 @@ def from_posterior(
     margin = blend.gather(1, best[:, None]) - blend.gather(1, own)
     confidence = others.gather(1, best[:, None])[:, 0].clamp(min=0).minimum(wrong.float())
     return Scores(wrong.float(), best, confidence, posterior, margin[:, 0])
+
+
+def cleanlab_scores(given: Tensor, p: Tensor, *, quality: Quality = "self_confidence") -> Scores:
+    """Label quality as cleanlab computes it; `wrong` is one minus it, and not calibrated.
+
+    `p` is n x classes, best from a model that was not trained on these samples.
+    """
+    try:
+        from cleanlab import rank
+    except ImportError:
+        raise ConfigError(
+            "The scorer cleanlab needs the package cleanlab; it is not installed. "
+            'Install it with `pip install "flr[audit]"`, or leave --scorer out for flr\'s own.'
+        ) from None
+    rows = p.double() / p.double().sum(1, keepdim=True)
+    found = rank.get_label_quality_scores(given.numpy(), rows.numpy(), method=quality)
+    wrong = (1 - torch.from_numpy(found)).clamp(0, 1)
+    return from_posterior(given, rows.float(), rows.float(), wrong=wrong.float())

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from flr.cli.screen import console
-from flr.errors import DataError
+from flr.cli.terminal import console, say
+from flr.core.errors import DataError
+from flr.report.table import Table, to_rich
 
 if TYPE_CHECKING:
     from flr.audit.findings import Audit
-    from flr.audit.scores import Scores
-    from flr.audit.simulated import Simulation
-    from flr.audit.site import SiteFiles
-
+    from flr.audit.run_clients import Simulation
+    from flr.audit.site_files import SiteFiles
 
 MANY = 20  # clients whose pages are written only on request
 
@@ -29,6 +27,30 @@ class Scorer(StrEnum):
 
     FLR = "flr"
     CLEANLAB = "cleanlab"
+
+
+@dataclass(frozen=True)
+class RunClients:
+    """Whose labels of a simulated run to audit: the clients asked for, or all."""
+
+    folder: Path
+    clients: list[int]
+    every: bool  # also if they are many
+
+    def wanted(self, run: Simulation) -> list[int]:
+        """Their numbers."""
+        wrong = [client for client in self.clients if client >= len(run)]
+        if wrong:
+            raise DataError(
+                f"Expected clients from 0 to {len(run) - 1}, as {run.folder} has; got {wrong[0]}. "
+                "Change --client."
+            )
+        if not self.clients and not self.every and len(run) > MANY:
+            raise DataError(
+                f"Expected to know whose labels to audit: {run.folder} has {len(run):,} clients, "
+                "and each gets a page of its own. Say --client K for one of them, or --all."
+            )
+        return sorted(set(self.clients)) or list(range(len(run)))
 
 
 def audit(
@@ -51,7 +73,8 @@ def audit(
         Path | None, typer.Option(help="model.safetensors of the federation, for --data.")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(help="The node's state-dir with the site's FLR tables.")
+        Path | None,
+        typer.Option(help="The node's state-dir, kept from training."),
     ] = None,
     label: Annotated[str, typer.Option(help="The label column of a CSV file.")] = "label",
     size: Annotated[int | None, typer.Option(min=1, help="Scale images to so many pixels.")] = None,
@@ -69,25 +92,25 @@ def audit(
     """Rank the labels that look wrong, after a RUN or at a site (--data). Sends nothing."""
     if out is not None and out.suffix == ".html":
         raise typer.BadParameter("--out is a folder; the page is audit.html in it. Use --out audit")
-    if (run is None) == (data is None):
-        raise typer.BadParameter(
-            "give either RUN or, at a site, --data DATA --model model.safetensors"
-        )
-    if run is not None:
+    if run is not None and data is None:
         if labels or model or state or size or trust or share or label != "label":
             raise typer.BadParameter("RUN takes --client, --all, --scorer and --out only")
         if client and every:
             raise typer.BadParameter("choose --client or --all")
-        audit_run(run, client or [], every, out or run / "audit", scorer.value)
-        return
-    from flr.audit.site import SiteFiles
+        audit_run(RunClients(run, client or [], every), out or run / "audit", scorer.value)
+    elif run is None and data is not None:
+        if client or every:
+            raise typer.BadParameter("--client and --all go with RUN")
+        if model is None:
+            raise typer.BadParameter("--data needs --model model.safetensors")
+        from flr.audit.site_files import SiteFiles
 
-    if client or every:
-        raise typer.BadParameter("--client and --all go with RUN")
-    if data is None or model is None:
-        raise typer.BadParameter("--data needs --model model.safetensors")
-    files = SiteFiles(data, model, labels, state, label, size, trust)
-    audit_site(files, out or Path("audit"), scorer.value, share)
+        files = SiteFiles(data, model, labels, state, label, size, trust)
+        audit_site(files, out or Path("audit"), scorer.value, share)
+    else:
+        raise typer.BadParameter(
+            "give either RUN or, at a site, --data DATA --model model.safetensors"
+        )
 
 
 def relabel(
@@ -101,38 +124,39 @@ def relabel(
 
     done = relabelling.relabel(labels, corrections, out)
     counts = ", ".join(f"{decision} {count:,}" for decision, count in done.decisions.items())
-    point(f"{done.changed:,} of {done.rows:,} labels changed ({counts}): {done.path}")
-    point(f"Every decision: {done.log}")
+    say(f"{done.changed:,} of {done.rows:,} labels changed ({counts}): {done.path}")
+    say(f"Every decision: {done.log}")
     if done.new_labels:
-        say(f"Check: no sample had these labels before: {some(done.new_labels)}")
+        wrap(f"Check: no sample had these labels before: {some(done.new_labels)}")
 
 
-def audit_run(folder: Path, clients: list[int], every: bool, out: Path, scorer: str) -> None:
+def audit_run(asked: RunClients, out: Path, scorer: str) -> None:
     """The clients of a run, one after another; each has a folder of its own."""
-    from flr.audit.case import PAGE, examine
     from flr.audit.findings import scores_of
-    from flr.audit.simulated import open_run
+    from flr.audit.run_clients import open_run
+    from flr.audit.site_audit import PAGE, examine
     from flr.report import audit_truth
 
     with console.status("Reading the run"):
-        run = open_run(folder)
-    found: dict[int, Audit] = {}
-    scores: dict[int, Scores] = {}
-    chosen = wanted(run, clients, every)
-    for client in chosen:
+        run = open_run(asked.folder)
+    found, scores, rows = {}, {}, []
+    for client in asked.wanted(run):
         with console.status(f"Client {client} of {len(run)}"):
-            case = run.case(client)
-            scores[client] = scores_of(case.evidence, scorer)
-            found[client] = examine(case, out / str(client), scorer, scores[client])
-    show_clients(found)
-    first = chosen[0]
-    where = out / (str(first) if len(chosen) == 1 else "CLIENT") / PAGE
-    point(f"To review: {where}")
-    say("Found without any clean label; nothing was sent.", dim=True)
+            site = run.site_audit(client)
+            scores[client] = scores_of(site.evidence, scorer)
+            one = found[client] = examine(site, out / str(client), scorer, scores[client])
+        low, high = 100 * one.rate.low, 100 * one.rate.high
+        suspects = sum(suspect.probability >= 0.5 for suspect in one.suspects)
+        wrong, between = f"{100 * one.rate.estimate:.1f} %", f"{low:.1f} to {high:.1f} %"
+        rows.append((str(client), f"{one.samples:,}", wrong, between, f"{suspects:,}"))
+    heads = ("client", "samples", "wrong labels", "90 % interval", "suspects")
+    console.print(to_rich(Table(heads, rows, align="r"), lines=False))
+    say(f"To review: {out / (rows[0][0] if len(rows) == 1 else 'CLIENT') / PAGE}")
+    wrap("Found without any clean label; nothing was sent.", style="dim")
     rates = {client: one.rate for client, one in found.items()}
-    truth = audit_truth.report(folder, scores, rates, out=out)
+    truth = audit_truth.report(asked.folder, scores, rates, out=out)
     if truth is not None:
-        say(beside_the_truth(truth["all"], out / audit_truth.NAME))
+        wrap(beside_the_truth(truth["all"], out / audit_truth.NAME))
 
 
 def beside_the_truth(measured: dict[str, Any], path: Path) -> str:
@@ -146,85 +170,41 @@ def beside_the_truth(measured: dict[str, Any], path: Path) -> str:
     )
 
 
-def wanted(run: Simulation, clients: list[int], every: bool) -> list[int]:
-    """All clients, or those asked for."""
-    wrong = [client for client in clients if client >= len(run)]
-    if wrong:
-        raise DataError(
-            f"Expected clients from 0 to {len(run) - 1}, as {run.folder} has; got {wrong[0]}. "
-            "Change --client."
-        )
-    if not clients and not every and len(run) > MANY:
-        raise DataError(
-            f"Expected to know whose labels to audit: {run.folder} has {len(run):,} clients, and "
-            "each gets a page of its own. Say --client K for one of them, or --all."
-        )
-    return sorted(set(clients)) or list(range(len(run)))
-
-
 def audit_site(files: SiteFiles, out: Path, scorer: str, shared: bool) -> None:
     """The labels of this site, with all that its people should know before they begin."""
-    from flr.audit import case
-    from flr.audit.site import open_site
+    from flr.audit import site_audit
+    from flr.audit.site_files import open_site
 
     with console.status("Reading data, model and state"):
         opened = open_site(files)
     with console.status(f"Auditing {len(opened.evidence):,} labels"):
-        found = case.examine(opened, out, scorer)
-    say(found.verdict)
+        found = site_audit.examine(opened, out, scorer)
+    wrap(found.verdict)
     show_pairs(found)
-    say(found.source)
+    wrap(found.source)
     say("Not checked:")
     for sentence in found.unchecked:
-        point(textwrap.fill(sentence, console.width, initial_indent="- ", subsequent_indent="  "))
-    point(f"To review: {out / case.PAGE}")
-    kept = files.labels or out / case.LABELS
-    point("With the corrections.csv that the page saves:")
-    point(f"flr relabel --labels {kept} --corrections corrections.csv --out new.csv")
+        say(textwrap.fill(sentence, console.width, initial_indent="- ", subsequent_indent="  "))
+    say(f"To review: {out / site_audit.PAGE}")
+    kept = files.labels or out / site_audit.LABELS
+    say("With the corrections.csv that the page saves:")
+    say(f"flr relabel --labels {kept} --corrections corrections.csv --out new.csv")
     if shared:
-        point(f"\n{out / case.SHARE}, for you to pass on or not; flr sends nothing:")
-        point(case.share(found, out).rstrip())
-
-
-def show_clients(found: dict[int, Audit]) -> None:
-    """A line for each client."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("client", "samples", "wrong labels", "90 % interval", "suspects"):
-        table.add_column(name, justify="right")
-    for client, one in found.items():
-        rate = one.rate
-        suspects = sum(suspect.probability >= 0.5 for suspect in one.suspects)
-        table.add_row(
-            str(client),
-            f"{one.samples:,}",
-            f"{100 * rate.estimate:.1f} %",
-            f"{100 * rate.low:.1f} to {100 * rate.high:.1f} %",
-            f"{suspects:,}",
-        )
-    console.print(table)
+        say(f"\n{out / site_audit.SHARE}, for you to pass on or not; flr sends nothing:")
+        say(site_audit.share(found, out).rstrip())
 
 
 def show_pairs(found: Audit, most: int = 5) -> None:
     """The most frequent confusions."""
     from flr.audit.labels_file import shown
 
-    if not found.pairs:
-        return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("labelled", overflow="ellipsis", no_wrap=True)
-    table.add_column("probably", overflow="ellipsis", no_wrap=True)
-    table.add_column("labels", justify="right", no_wrap=True)
-    for pair in found.pairs[:most]:
-        texts = (Text(shown(name)) for name in (pair.given, pair.likely))
-        table.add_row(*texts, f"about {pair.count:,.0f}")
-    console.print(table)
+    if found.pairs:
+        pairs = found.pairs[:most]
+        rows = [(shown(p.given), shown(p.likely), f"about {p.count:,.0f}") for p in pairs]
+        table = Table(("labelled", "probably", "labels"), rows, align="ll")
+        console.print(to_rich(table, lines=False))
 
 
-def say(words: str, dim: bool = False) -> None:
+def wrap(text: str, style: str | None = None) -> None:
     """Sentences, wrapped; labels and names in them are text, never markup."""
-    console.print(words, style="dim" if dim else None, markup=False)
-
-
-def point(words: str) -> None:
-    """A path or a command: on one line, to be copied."""
-    console.print(words, soft_wrap=True, markup=False)
+    console.print(text, style=style, markup=False)

@@ -18,11 +18,11 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from flr import registry
 from flr.cli.progress import WithBar
-from flr.cli.screen import console
-from flr.data import places
-from flr.errors import DataError
+from flr.cli.terminal import console, say
+from flr.core import registry
+from flr.core.errors import DataError
+from flr.data import paths
 
 app = typer.Typer(help="Data sets of others: get them.", no_args_is_help=True)
 
@@ -42,49 +42,40 @@ def get(
     """Download NAME from its publisher, go on where that stopped, check and unpack it."""
     from flr.data import download
 
-    if name not in (*download.SOURCES, ON_REQUEST):
-        names = [*download.SOURCES, ON_REQUEST]
+    names = [*download.SOURCES, ON_REQUEST]
+    if name not in names:
         raise typer.BadParameter(registry.unknown("NAME", name, names))
-    folder = data_folder(name, to)
+    known = os.environ.get(paths.VARIABLE, "").strip()
+    if to is None and not known:
+        raise DataError(
+            f"Expected to be told where data sets go; neither --to nor {paths.VARIABLE} is set. "
+            f"Choose a folder: flr data get {name} --to DIR, and set {paths.VARIABLE} to it, so "
+            "that flr finds what is there."
+        )
+    folder = (to or Path(known).expanduser()).absolute()
     if name == ON_REQUEST:
-        found = explain_request(folder)
-        console.print(f"{name} is already there: {found}", soft_wrap=True, markup=False)
+        require_clothing(folder)
+        say(f"{name} is already there: {folder / name}")
         return
     with DownloadProgress(console) as progress:
         got = download.get(name, folder, base, progress)
-    news = "is there now" if got.new else "is already there"
-    words = [f"{name} {news}: {got.path}"]
+    say(f"{name} {'is there now' if got.new else 'is already there'}: {got.path}")
     if got.unchecked:
-        words.append(
+        say(
             f"No checksum of {', '.join(got.unchecked)} is known: it was read instead, and its "
             "clean_label is compared with the data set's labels whenever it is used."
         )
     if got.archive is not None:
-        words.append(f"{got.archive} is not needed any more.")
-    if os.environ.get(places.VARIABLE, "").strip() == "":
-        words.append(f"So that flr finds it: export {places.VARIABLE}={folder}")
-    console.print("\n".join(words), soft_wrap=True, markup=False)
+        say(f"{got.archive} is not needed any more.")
+    if not known:
+        say(f"So that flr finds it: export {paths.VARIABLE}={folder}")
 
 
-def data_folder(name: str, to: Path | None) -> Path:
-    """Where data sets go: as the user says now, or as the environment says."""
-    if to is not None:
-        return to.absolute()
-    known = os.environ.get(places.VARIABLE, "").strip()
-    if known:
-        return Path(known).expanduser().absolute()
-    raise DataError(
-        f"Expected to be told where data sets go; neither --to nor {places.VARIABLE} is set. "
-        f"Choose a folder: flr data get {name} --to DIR, and set {places.VARIABLE} to it, so that "
-        "flr finds what is there."
-    )
-
-
-def explain_request(folder: Path) -> Path:
-    """The place of Clothing1M, or what to do: its authors give it to those who ask them."""
+def require_clothing(folder: Path) -> None:
+    """Says what to do where Clothing1M is missing: its authors give it to those who ask them."""
     place = folder / ON_REQUEST
     if (place / "noisy_train_key_list.txt").is_file():
-        return place
+        return
     raise DataError(
         f"Expected Clothing1M in {place}; it is not there and cannot be downloaded: its authors "
         "give it to those who ask, for research.\n"
@@ -93,7 +84,7 @@ def explain_request(folder: Path) -> Path:
         f"other lists and {place / 'images'} are there.\n"
         f"  3. Unpack the archives 0.tar ... 9.tar inside {place / 'images'}, so that there are "
         "folders 0 ... 9.\n"
-        f'Then set {places.VARIABLE}={folder} and use [data] name = "{ON_REQUEST}".'
+        f'Then set {paths.VARIABLE}={folder} and use [data] name = "{ON_REQUEST}".'
     )
 
 
@@ -101,7 +92,6 @@ class DownloadProgress(WithBar):
     """Shows bytes on a terminal, and a line for each file elsewhere."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
         columns = (
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -118,6 +108,6 @@ class DownloadProgress(WithBar):
             self.tasks[name] = self.bar.add_task(name) if self.bar else TaskID(len(self.tasks))
             if not self.bar:
                 start = f", from byte {done:,} on" if done else ""
-                self.console.print(f"Downloading {name}{start}", soft_wrap=True, markup=False)
+                say(f"Downloading {name}{start}")
         if self.bar:
             self.bar.update(self.tasks[name], completed=done, total=total)

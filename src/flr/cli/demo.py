@@ -9,7 +9,7 @@ import typer
 
 from flr import config as configs
 from flr.cli.progress import RunProgress
-from flr.cli.screen import console
+from flr.cli.terminal import console, say
 
 SETTING: dict[str, Any] = {
     "rounds": 60,
@@ -17,14 +17,8 @@ SETTING: dict[str, Any] = {
     "data": {"name": "digits"},
     "partition": {"kind": "iid", "clients": 20},
     "noise": {"kind": "symmetric", "clients": 1.0, "floor": 0.0},
-    "train": {
-        "model": "mlp",
-        "participation": 0.25,
-        "epochs": 5,
-        "batch": 10,
-        "lr": 0.1,
-        "momentum": 0.5,
-    },
+    "train": {"model": "mlp", "participation": 0.25, "epochs": 5, "batch": 10}
+    | {"lr": 0.1, "momentum": 0.5},
 }
 METHODS = ("fedavg", "elr", "flr")
 
@@ -38,8 +32,8 @@ def demo(
     ] = None,
 ) -> None:
     """Compare FedAvg, ELR and FLR on digits of which about 45 % are labelled wrong."""
-    from flr import folders, session
     from flr.report import compare, html, plots
+    from flr.simulation import api, folders
 
     folder = out or folders.first_free(Path("runs") / f"demo-{seed}")
     console.print("20 sites hold 1,437 handwritten digits. At each, some labels are wrong.")
@@ -47,7 +41,7 @@ def demo(
     for method in METHODS:
         config = configs.parse(SETTING | {"method": method, "seed": seed})
         with RunProgress(method, config.rounds, console) as progress:
-            runs[method] = session.run(config, out=folder / method, on_round=progress)
+            runs[method] = api.run(config, out=folder / method, on_round=progress)
     summaries = {name: run.summary for name, run in runs.items()}
     plots.comparison({name: run.metrics for name, run in runs.items()}, folder / "comparison.png")
     html.comparison_page(folder, summaries)
@@ -57,5 +51,5 @@ def demo(
         "Memorized: the share of wrong labels that a model repeats. At clients: by their\n"
         "own models after local training, the mean over those of the last round."
     )
-    console.print(f"Pictures: {folder / 'comparison.png'}", soft_wrap=True)
-    console.print(f"Page:     {folder / 'index.html'}", soft_wrap=True)
+    say(f"Pictures: {folder / 'comparison.png'}")
+    say(f"Page:     {folder / 'index.html'}")

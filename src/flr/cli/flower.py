@@ -1,4 +1,4 @@
-"""`flr flower`: from a first look to a federation of your own, on Flower."""
+"""`flr flower`: from a first try to a federation of your own, on Flower."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from flr.cli.screen import console
-from flr.errors import ConfigError
-from flr.folders import first_free
+from flr.cli.terminal import STOPPED, say
+from flr.core.errors import ConfigError
+from flr.simulation.folders import first_free
 
 app = typer.Typer(help="On Flower: make an app, check it, try it out.", no_args_is_help=True)
-
-
-_STOPPED = 130
 
 AppFolder = Annotated[Path, typer.Argument(help="The folder of a Flower app.", metavar="DIR")]
 
@@ -27,7 +24,7 @@ AppFolder = Annotated[Path, typer.Argument(help="The folder of a Flower app.", m
 def init(folder: AppFolder) -> None:
     """Write a complete Flower app into DIR, a new or empty folder."""
     with needing_flower():
-        from flr.flower.init import write_app
+        from flr.flower.new_app import write_app
     made = write_app(folder)
     say(f"{made} is a Flower app. Its README.md has all commands; the first ones:")
     say(f"  flr flower check {folder}")
@@ -52,7 +49,7 @@ def check(
 ) -> None:
     """Find what is wrong with the app in DIR, its data and its split, before a node is touched."""
     with needing_flower():
-        from flr.flower.check import check_app
+        from flr.flower.check_app import check_app
     say(f"{folder} is fine: {check_app(folder, changes or [])}.")
 
 
@@ -70,7 +67,7 @@ def up(
 ) -> None:
     """Try it out: a SuperLink, its SuperNodes and a run on digits, all on this machine."""
     with needing_flower():
-        from flr.flower.tryout import try_out
+        from flr.flower.local.demo import try_out
     folder = first_free(Path("runs") / f"flower-{method}") if out is None else out
     changes: dict[str, str | int | float] = {"method": method, "rounds": rounds}
     changes |= {"partition.clients": sites, "train.participation": 1.0}
@@ -83,7 +80,7 @@ def up(
         done = try_out(changes, folder, secure=secure, say=say, on_round=show)
     except KeyboardInterrupt:
         say("Stopped: the SuperLink and all SuperNodes have ended.")
-        sys.exit(_STOPPED)
+        sys.exit(STOPPED)
     say(f"Report: {done / 'report.html'}")
 
 
@@ -98,8 +95,3 @@ def needing_flower() -> Iterator[None]:
             f"Expected Flower, which `flr flower` stands on; it cannot be imported ({error}). "
             'Install it: pip install "flr[flower]"'
         ) from error
-
-
-def say(words: str) -> None:
-    """One line, as it is: names of folders are neither markup nor wrapped."""
-    console.print(words, soft_wrap=True, markup=False)

@@ -7,48 +7,36 @@ import logging
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import click
 import typer
 from rich.logging import RichHandler
-from rich.markup import escape
-from rich.table import Table
 
-from flr import __version__, registry
+from flr import __version__
 from flr import config as configs
 from flr.cli import data, flower
 from flr.cli.audit import audit, relabel
-from flr.cli.bench import bench
 from flr.cli.demo import demo
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
-from flr.cli.screen import console, errors, hush
-from flr.engine.allocator import keep_freed_memory
-from flr.errors import DataError, FlrError
-from flr.folders import default_folder
-from flr.stack import parts_of
+from flr.cli.terminal import STOPPED, console, errors, hush, say
+from flr.core import registry
+from flr.core.combine import parts_of
+from flr.core.errors import DataError, FlrError
+from flr.engine.memory_allocator import keep_freed_memory
+from flr.report.table import Table, to_rich
+from flr.simulation.folders import default_folder
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(demo)
-app.command()(predict)
-app.command()(evaluate)
-app.command()(audit)
-app.command()(relabel)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+for command in (demo, predict, evaluate, audit, relabel):
+    app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 app.command()(reproduce)
-app.command()(bench)
-
-STOPPED = 130  # typer's code for Ctrl-C
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
 KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}
@@ -71,15 +59,8 @@ def flr(
 
 
 ConfigFile = Annotated[Path, typer.Argument(help="An experiment as TOML.", metavar="CONFIG")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change one setting, e.g. --set noise.floor=0.5. May be repeated.",
-    ),
-]
-
+_SET = "Change one setting, e.g. --set noise.floor=0.5. May be repeated."
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET)]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Worker processes; the numbers stay the same.")
 ]
@@ -95,18 +76,16 @@ def run(
     workers: Workers = None,
 ) -> None:
     """Train as CONFIG says; writes a run folder with metrics, model, pictures and a report."""
-    from flr import session
+    from flr.simulation import api
 
     overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
     resolved = configs.load(config, overrides)
     folder = default_folder(resolved) if out is None else out
-    console.print(f"Run folder: {folder}", soft_wrap=True, markup=False)
+    say(f"Run folder: {folder}")
     for part in parts_of(resolved.build_method()):
-        if part.note:
-            console.print(part.note, soft_wrap=True, markup=False)
-    with resumable(folder), RunProgress(resolved.label, resolved.rounds, console) as progress:
-        done = session.run(resolved, out=folder, on_round=progress)
-    show_run(done)
+        if part.traits.note:
+            say(part.traits.note)
+    train(folder, resolved, lambda progress: api.run(resolved, out=folder, on_round=progress))
 
 
 @app.command()
@@ -115,34 +94,27 @@ def resume(
     workers: Workers = None,
 ) -> None:
     """Go on with a run that was stopped, to the same bits as if it never had been."""
-    from flr import session
+    from flr.simulation import api
 
-    resolved = session.read_config(folder)
-    with resumable(folder), RunProgress(resolved.label, resolved.rounds, console) as progress:
-        done = session.resume(folder, on_round=progress, workers=workers)
-    show_run(done)
+    config = api.read_config(folder)
+    train(folder, config, lambda show: api.resume(folder, on_round=show, workers=workers))
 
 
-@contextmanager
-def resumable(folder: Path) -> Iterator[None]:
-    """Says how to go on after Ctrl-C."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if (folder / "config.toml").is_file():
-            text = f"Stopped. To go on: flr resume {shlex.quote(str(folder))}"
-        else:
-            text = "Stopped before training began; nothing was written."
-        errors.print(text, soft_wrap=True, markup=False)
-        sys.exit(STOPPED)
-
-
-def show_run(done: Any) -> None:
-    """The verdict of a run and where to read on."""
+def train(folder: Path, config: configs.Config, start: Callable[[RunProgress], Any]) -> None:
+    """Shows a run and its verdict; after Ctrl-C, how to go on."""
     from flr.report import html
 
-    console.print(html.verdict(done.summary), soft_wrap=True)
-    console.print(f"Report: {done.folder / 'report.html'}", soft_wrap=True)
+    try:
+        with RunProgress(config.label, config.rounds, console) as progress:
+            done = start(progress)
+    except KeyboardInterrupt:
+        text = "Stopped before training began; nothing was written."
+        if (folder / "config.toml").is_file():
+            text = f"Stopped. To go on: flr resume {shlex.quote(str(folder))}"
+        errors.print(text, soft_wrap=True, markup=False)
+        sys.exit(STOPPED)
+    say(html.verdict(done.summary))
+    say(f"Report: {done.folder / 'report.html'}")
 
 
 @app.command()
@@ -155,19 +127,17 @@ def compare(
     """One table of many runs: means and 95 % intervals over the scenarios they share."""
     from flr.report import compare as comparing
 
-    table = comparing.compare(runs)
+    found = comparing.compare(runs)
     if latex + csv + markdown > 1:
         raise typer.BadParameter("choose one of --latex, --csv and --markdown")
-    writers = [
-        (latex, comparing.to_latex),
-        (csv, comparing.to_csv),
-        (markdown, comparing.to_markdown),
-    ]
-    for wanted, writer in writers:
-        if wanted:
-            typer.echo(writer(table), nl=False)
-            return
-    console.print(comparing.to_rich(table))
+    if latex:
+        typer.echo(comparing.to_latex(found), nl=False)
+    elif csv:
+        typer.echo(comparing.to_csv(found), nl=False)
+    elif markdown:
+        typer.echo(comparing.to_markdown(found), nl=False)
+    else:
+        console.print(comparing.to_rich(found))
 
 
 @app.command("list")
@@ -184,14 +154,8 @@ def list_entries(
     if as_json:
         typer.echo(json.dumps([describing.facts(entry) for entry in entries], indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("name", style="bold", no_wrap=True)
-    table.add_column("what it is")
-    for entry in entries:
-        table.add_row(
-            entry.name, escape(entry.summary) + (f" ({entry.year})" if entry.year else "")
-        )
-    console.print(table)
+    rows = [(e.name, e.summary + (f" ({e.year})" if e.year else "")) for e in entries]
+    console.print(to_rich(Table(("name", "what it is"), rows, align="ll"), lines=False))
     console.print(f"\nMore: flr describe {next(iter(entries)).name}", style="dim")
 
 
@@ -207,6 +171,7 @@ def describe(
         names = [e.name for kind in registry.KINDS for e in registry.entries(kind).values()]
         raise typer.BadParameter(registry.unknown("NAME", name, names))
     width = min(console.width, 100)
+    fill = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ").fill
     for entry in found:
         console.print(f"{entry.title} ({entry.kind} {entry.name})", style="bold", markup=False)
         if entry.paper:
@@ -215,43 +180,36 @@ def describe(
         typer.echo("\n" + describing.reflow("\n".join(about), width))
         for title, lines in describing.sections(entry):
             console.print(f"\n{title}", style="bold", markup=False)
-            for line in lines:
-                typer.echo(
-                    textwrap.fill(line, width, initial_indent="  ", subsequent_indent="    ")
-                )
+            typer.echo("\n".join(map(fill, lines)))
 
 
 @app.command()
 def check(config: ConfigFile, changes: Overrides = None) -> None:
     """Find what is wrong with CONFIG, its data and its split, without training."""
-    from flr.assemble import check_fits, load_data, load_scenario
-    from flr.scenario.oracle import Oracle
+    from flr.scenario.truth import Truth
+    from flr.simulation.build import check_fits, load_data, load_scenario
 
     resolved = configs.load(config, changes or [])
     dataset = load_data(resolved)
     scenario = load_scenario(resolved, dataset)
     check_fits(resolved, dataset, scenario)
-    share = Oracle.of(scenario, dataset).overall
+    share = Truth.of(scenario, dataset).overall
     wrong = f"{100 * share:.1f} % wrong labels" if share else "no label made wrong"
     if not dataset.verified:
         wrong = "how many labels are wrong is not known"
     sites = [len(site) for site in scenario.sites]
-    console.print(
+    say(
         f"{config} is fine: {resolved.label}, {resolved.rounds} rounds on {dataset.name}, "
         f"{len(sites)} sites with {min(sites)} to {max(sites)} samples, "
-        f"{wrong}. Scenario {scenario.hash[:12]}.",
-        soft_wrap=True,
+        f"{wrong}. Scenario {scenario.hash[:12]}."
     )
 
 
 def main() -> None:
     """Runs a command; a user's mistake becomes one message and an exit code, never a traceback."""
     keep_freed_memory()
-    logging.basicConfig(
-        level=logging.WARNING,
-        format="%(message)s",
-        handlers=[RichHandler(console=errors, show_time=False, show_path=False)],
-    )
+    handler = RichHandler(console=errors, show_time=False, show_path=False)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:
@@ -265,12 +223,10 @@ def main() -> None:
     except BrokenPipeError:  # whoever read what we print has seen enough
         hush()
     except OSError as error:
-        what = error.filename or "a file"
-        fail(
-            f"Expected to read or write {what}; the system says: {error.strerror or error}. "
-            "Check the path, its permissions and the free space.",
-            DataError.exit_code,
-        )
+        what, why = error.filename or "a file", error.strerror or error
+        mend = "Check the path, its permissions and the free space."
+        text = f"Expected to read or write {what}; the system says: {why}. {mend}"
+        fail(text, DataError.exit_code)
 
 
 def fail(message: str, code: int) -> NoReturn:

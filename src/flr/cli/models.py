@@ -12,13 +12,14 @@ import numpy as np
 import typer
 from torch import Tensor
 
-from flr import registry
-from flr.arrays import write_atomically
-from flr.client import saved
-from flr.client.saved import SavedModel
-from flr.data import checks, sources
-from flr.errors import DataError
-from flr.report.diary import per_class_accuracy
+from flr.core import registry
+from flr.core.arrays import write_atomically
+from flr.core.errors import DataError
+from flr.data import checks
+from flr.data.sources.files import read_samples
+from flr.models import model_file
+from flr.models.model_file import SavedModel
+from flr.report.recorder import per_class_accuracy
 
 ModelFile = Annotated[
     Path, typer.Argument(help="model.safetensors, or a run folder.", metavar="MODEL")
@@ -40,16 +41,13 @@ def predict(
     trust: Trust = False,
 ) -> None:
     """Classify DATA with MODEL: one CSV row for each sample, with class and probability."""
-    loaded = open_model(model, trust)
+    loaded = model_file.load(model, trust=trust)
     x, _, names = open_data(data, loaded, label)
     best = loaded.probabilities(x).max(1)
+    found = zip(names, best.indices.tolist(), best.values.tolist(), strict=True)
+    rows = ((name, loaded.classes[k], f"{p:.4f}") for name, k, p in found)
     text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["sample", "predicted", "probability"])
-    for name, number, probability in zip(
-        names, best.indices.tolist(), best.values.tolist(), strict=True
-    ):
-        writer.writerow([name, loaded.classes[number], f"{probability:.4f}"])
+    csv.writer(text).writerows([("sample", "predicted", "probability"), *rows])
     if out is None:
         typer.echo(text.getvalue(), nl=False)
     else:
@@ -65,7 +63,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Accuracy of MODEL on the labels of DATA, overall and for each class."""
-    loaded = open_model(model, trust)
+    loaded = model_file.load(model, trust=trust)
     x, y, _ = open_data(data, loaded, label)
     if y is None:
         raise DataError(
@@ -73,31 +71,23 @@ def evaluate(
         )
     predicted = loaded.probabilities(x).argmax(1)
     accuracy = float((predicted == y).double().mean())
-    each = dict(
-        zip(loaded.classes, per_class_accuracy(predicted, y, len(loaded.classes)), strict=True)
-    )
+    shares = per_class_accuracy(predicted, y, len(loaded.classes))
+    each = dict(zip(loaded.classes, shares, strict=True))
     if as_json:
-        typer.echo(
-            json.dumps({"accuracy": accuracy, "samples": len(y), "per_class": each}, indent=2)
-        )
+        found = {"accuracy": accuracy, "samples": len(y), "per_class": each}
+        typer.echo(json.dumps(found, indent=2))
         return
     typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(y)} samples")
     for name, value in each.items():
         typer.echo(f"  {name}: " + ("no samples" if value is None else f"{100 * value:.1f} %"))
 
 
-def open_model(path: Path, trust: bool) -> SavedModel:
-    """A model from its file or its run folder."""
-    return saved.load(path / "model.safetensors" if path.is_dir() else path, trust=trust)
-
-
 def open_data(data: str, model: SavedModel, label: str) -> tuple[Tensor, Tensor | None, list[str]]:
     """Inputs, labels if there are any, and a name for each sample."""
     path = Path(data)
     if not path.exists() and data in registry.entries("dataset"):
-        entry = registry.get("dataset", data)
         try:
-            dataset = entry.factory().load()
+            dataset = registry.get("dataset", data).factory().load()
         except TypeError:
             raise DataError(
                 f'"{data}" is a kind of file: give the path to the data instead of the name.'
@@ -105,5 +95,5 @@ def open_data(data: str, model: SavedModel, label: str) -> tuple[Tensor, Tensor 
         named = np.array(dataset.classes)[dataset.test.y.numpy()]
         labels = checks.encode(named, model.classes, data)
         return dataset.test.x, labels, [str(i) for i in range(len(labels))]
-    x, y, _, names = sources.read(path, model.classes, label)
+    x, y, _, names = read_samples(path, model.classes, label)
     return x, y, names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -12,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class WithBar:
-    """Shows a bar from beginning to end; there is none where nobody looks."""
+    """Shows a bar from beginning to end; there is none unless a person watches."""
 
     bar: Progress | None
 
@@ -21,12 +20,7 @@ class WithBar:
             self.bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar:
             self.bar.stop()
 
@@ -36,7 +30,7 @@ class RunProgress(WithBar):
 
     def __init__(self, label: str, rounds: int, console: Console) -> None:
         self.label, self.rounds, self.console = label, rounds, console
-        self.live = console.is_terminal and sys.stdout.isatty()
+        live = console.is_terminal and sys.stdout.isatty()
         self.first: tuple[int, float] | None = None  # round and time; before it is start-up
         self.news = ""
         columns = (
@@ -46,29 +40,24 @@ class RunProgress(WithBar):
             TextColumn("{task.fields[news]}"),
             TimeRemainingColumn(),
         )
-        self.bar = Progress(*columns, console=console) if self.live else None
+        self.bar = Progress(*columns, console=console) if live else None
         self.task = self.bar.add_task(label, total=rounds, news="starting") if self.bar else None
 
     def __call__(self, metrics: dict[str, Any]) -> None:
         """A round is over."""
         done = int(metrics["round"])
         self.first = self.first or (done, time.monotonic())
+        since, then = self.first
         self.news = _news(metrics) or self.news
         if self.bar and self.task is not None:
             self.bar.update(self.task, completed=done, news=self.news)
         elif done == self.rounds or done % max(self.rounds // 5, 1) == 0:
+            per_round = (time.monotonic() - then) / max(done - since, 1)
+            left = f"{per_round * (self.rounds - done):.0f} s left" if done > since else ""
             self.console.print(
-                f"{self.label:<8} round {done}/{self.rounds}  {self.news}  {self._left(done)}",
+                f"{self.label:<8} round {done}/{self.rounds}  {self.news}  {left}",
                 soft_wrap=True,
-                highlight=False,
             )
-
-    def _left(self, done: int) -> str:
-        round_then, then = self.first or (done, 0.0)
-        if done == round_then:
-            return ""
-        per_round = (time.monotonic() - then) / (done - round_then)
-        return f"{per_round * (self.rounds - done):.0f} s left"
 
 
 def _news(metrics: dict[str, Any]) -> str:

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from flr import registry
 from flr.cli.progress import RunProgress
-from flr.cli.screen import console
+from flr.cli.terminal import console
 from flr.config.overrides import apply
-from flr.errors import ConfigError
-from flr.simulate import OnRound
+from flr.core import registry
+from flr.core.errors import ConfigError
+from flr.report.table import Table, to_rich
+from flr.simulation.run import OnRound
 
 if TYPE_CHECKING:
-    from flr.reproduce.experiment import Experiment
-    from flr.reproduce.runner import Outcome, Workshop
+    from flr.paper.experiment import Experiment
+    from flr.paper.runner import ExperimentResults, Runner
 
 
 class Scale(StrEnum):
@@ -52,6 +52,9 @@ def reproduce(
     train: Annotated[
         bool, typer.Option("--train/--no-train", help="Or show what there is, training nothing.")
     ] = True,
+    pages: Annotated[
+        bool, typer.Option("--pages", help="Write all tables and the pages over them again.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder of cells, tables and pictures.")] = Path(
         "reproduction"
     ),
@@ -63,13 +66,21 @@ def reproduce(
     ] = None,
 ) -> None:
     """One table or figure of the paper: trains what is missing, then writes it."""
-    from flr.reproduce import experiment, runner
+    from flr.paper import experiment
+    from flr.paper.runner import Runner
 
     if listing:
         show_list()
         return
+    if pages:
+        if name is not None:
+            raise typer.BadParameter("--pages writes all of them; leave NAME out")
+        if not (out / "cells").is_dir():
+            raise typer.BadParameter(f"--pages needs a folder with cells; {out} has none")
+        write_pages(out)
+        return
     if name is None:
-        raise typer.BadParameter("give the name of a table or figure, or --list")
+        raise typer.BadParameter("give the name of a table or figure, --list or --pages")
     if only and not train:
         raise typer.BadParameter("--only says what to train; leave it out with --no-train")
     if quick and scale is Scale.PAPER:
@@ -77,28 +88,36 @@ def reproduce(
     if not any(known == name or known.startswith(f"{name}-") for known in experiment.names()):
         raise typer.BadParameter(registry.unknown("NAME", name, experiment.names()))
     above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
-    workshop = runner.Workshop(out, above, workers, watched)
+    runner = Runner(out, above, workers, watched)
     parts = only.split(",") if only else ()
     for found in experiment.load_all(name, scale.value, quick):
         chosen = found.seeds if seeds is None else numbers(seeds)
         if plan:
-            show_plan(found, workshop, chosen, parts)
+            show_plan(found, runner, chosen, parts)
         elif train:
-            make(runner.perform(found, workshop, chosen, parts))
+            make(runner.reproduce(found, chosen, parts))
         else:
-            make(runner.gather(found, workshop, chosen))
+            make(runner.gather(found, chosen))
 
 
-def make(outcome: Outcome) -> None:
+def make(results: ExperimentResults) -> None:
     """Writes everything and says where it is."""
-    from flr.reproduce import page
+    from flr.paper.pages import experiment
 
-    found = outcome.experiment
-    written = page.write(outcome, shlex.join(["flr", *sys.argv[1:]]))
+    found = results.experiment
+    written = experiment.write(results, shlex.join(["flr", *sys.argv[1:]]))
     for judged in written.judged:
         setting = found.settings[judged.setting].title
         console.print(f"{judged.verdict}: {judged.claim.says} ({setting})", soft_wrap=True)
     for path in written.files:
+        console.print(str(path), soft_wrap=True, markup=False)
+
+
+def write_pages(out: Path) -> None:
+    """Tables and pages of all that is there; pictures stay: some need the data, or models."""
+    from flr.paper import pages
+
+    for path in pages.write_all(out):
         console.print(str(path), soft_wrap=True, markup=False)
 
 
@@ -138,37 +157,37 @@ def tree_of(changes: list[str]) -> dict[str, Any]:
 
 def show_list() -> None:
     """All tables and figures, each with its runs at laptop scale."""
-    from flr.reproduce import experiment
+    from flr.paper import experiment
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column("name", style="bold", no_wrap=True)
-    table.add_column("what it shows")
-    table.add_column("runs for\na seed", justify="right")
+    rows = []
     for name in experiment.names():
         found = experiment.load(name)
-        table.add_row(name, found.title, str(len(list(found.places((1,))))))
-    console.print(table)
+        rows.append((name, found.title, str(len(list(found.places((1,)))))))
+    heads = ("name", "what it shows", "runs for\na seed")
+    console.print(to_rich(Table(heads, rows, align="ll"), lines=False))
 
 
 def show_plan(
-    found: Experiment, workshop: Workshop, seeds: tuple[int, ...], only: Sequence[str]
+    found: Experiment, runner: Runner, seeds: tuple[int, ...], only: Sequence[str]
 ) -> None:
     """Runs and hours."""
-    from flr.reproduce import cells, estimate, runner
+    from flr.paper import estimate_time, results
 
     console.print(f"{found.name} ({found.scale}): {found.title}", style="bold", soft_wrap=True)
     for setting in found.settings.values():
         rows = ", ".join(row.title for row in found.rows_in(setting.key))
         console.print(f"  {setting.title}: {rows or 'nothing is trained'}", soft_wrap=True)
-    every = {cells.hash_of(config) for config in runner.plan(found, workshop, seeds).values()}
-    left = runner.missing(found, workshop, seeds)
-    todo = runner.missing(found, workshop, seeds, only) if only else left
-    hours = estimate.hours((c for _, c, _ in todo.values()), workshop.folder, workshop.workers)
+    every = {results.hash_of(config) for config in runner.plan(found, seeds).values()}
+    left = runner.missing(found, seeds)
+    todo = runner.missing(found, seeds, only) if only else left
+    hours = estimate_time.hours(
+        [run.config for run in todo.values()], runner.folder, runner.workers
+    )
     rest = f"{len(todo)} of the rest" if only else "the rest"
     console.print(
         f"{len(every | left.keys())} runs with seeds {', '.join(map(str, seeds))}, "
         f"{len(every - left.keys())} finished; about {hours:.1f} hours for {rest} with "
-        f"{workshop.workers} workers ({os.cpu_count()} cores here).",
+        f"{runner.workers} workers ({os.cpu_count()} cores here).",
         soft_wrap=True,
     )
     console.print(

@@ -1,4 +1,4 @@
-"""A site's memory between tasks: immutable, versioned files that never leave it.
+"""What a site keeps between tasks: immutable, versioned files that never leave it.
 
 A version is named by the step that made it. Which version counts is decided by whoever runs the
 federation, so a client that was dropped, refused or killed goes on from its last accepted version,
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import safetensors
 
-from flr import arrays
-from flr.arrays import Arrays
+from flr.core import arrays
+from flr.core.arrays import Arrays
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class StateFiles:
 
 
 class NoState(StateFiles):
-    """For a desk that remembers nothing from one task to the next."""
+    """Keeps nothing from one task to the next."""
 
     def read(self, site: int, version: int | None) -> Arrays:
         return {}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 
-from flr import registry
-from flr.config.locate import Place
-from flr.config.problems import Problem
+from flr.config.errors import ConfigProblem
 from flr.config.settings import Config
-from flr.errors import FlrError
-from flr.stack import parts_of
+from flr.config.toml_lines import Place
+from flr.core import registry
+from flr.core.combine import parts_of
+from flr.core.errors import FlrError
 
-Conflict = tuple[list[Place] | None, Problem]  # where it lies; None: a method may look at any key
+# where it lies (None: a method may look at any key), and what it is
+Conflict = tuple[list[Place] | None, ConfigProblem]
 
 _PATH: Place = ("scenario", "path")
 
@@ -25,20 +26,20 @@ def conflicts(config: Config) -> Iterator[Conflict]:
         yield from _too_few_clients(config)
     if "tensorboard" in config.trackers and importlib.util.find_spec("tensorboard") is None:
         text = 'needs a package that is not installed. Run: pip install "flr[tensorboard]"'
-        yield [("trackers",)], Problem(("trackers",), text)
+        yield [("trackers",)], ConfigProblem(("trackers",), text)
     yield from _of_the_method(config)
 
 
 def _beside_a_saved_scenario(config: Config) -> Iterator[Conflict]:
     for section in [s for s in ("partition", "noise") if s in config.model_fields_set]:
         text = f"brings its own split and labels; [{section}] is given too. Remove one of them."
-        yield [_PATH, (section,)], Problem(_PATH, text)
+        yield [_PATH, (section,)], ConfigProblem(_PATH, text)
     if config.attack.build().relabels:
         text = (
             f'brings its own labels; [attack] kind = "{config.attack.name}" would change them. '
             "Remove one of them: a scenario that was saved under this attack holds it already."
         )
-        yield [_PATH, ("attack",)], Problem(_PATH, text)
+        yield [_PATH, ("attack",)], ConfigProblem(_PATH, text)
 
 
 def _too_few_clients(config: Config) -> Iterator[Conflict]:
@@ -51,11 +52,11 @@ def _too_few_clients(config: Config) -> Iterator[Conflict]:
             f"{config.train.participation} of {clients} clients). "
             f"Use at most {asked}, or a higher [train] participation."
         )
-        yield [("min_replies",), *places], Problem(("min_replies",), text)
+        yield [("min_replies",), *places], ConfigProblem(("min_replies",), text)
     check = registry.get("aggregator", config.aggregate.name).check
     reason = check(asked, **config.aggregate.options) if check else ""
     if reason:
-        yield [("aggregate",), *places], Problem(("aggregate",), reason)
+        yield [("aggregate",), *places], ConfigProblem(("aggregate",), reason)
     share = config.attack.build().clients
     if share > 0 and round(share * clients) == 0:
         text = (
@@ -63,32 +64,32 @@ def _too_few_clients(config: Config) -> Iterator[Conflict]:
             'Raise it, use more clients, or attack = "none".'
         )
         attack: Place = ("attack", "clients")
-        yield [("attack",), ("partition",), _PATH], Problem(attack, text)
+        yield [("attack",), ("partition",), _PATH], ConfigProblem(attack, text)
 
 
 def _of_the_method(config: Config) -> Iterator[Conflict]:
     try:
         method = config.build_method()
     except FlrError as error:
-        yield [("method",)], Problem(("method",), _sentence(str(error)), head="none")
+        yield [("method",)], ConfigProblem(("method",), _sentence(str(error)), head="none")
         return
     for part in parts_of(method):
-        if part.aggregates and config.aggregate.name != "mean":
+        if part.traits.aggregates and config.aggregate.name != "mean":
             text = (
                 f"{type(part).__name__} has an aggregation rule of its own: aggregate = "
                 f'"{config.aggregate.name}" would not be used. Remove aggregate.'
             )
             places: list[Place] = [("aggregate",), ("method",)]
-            yield places, Problem(("aggregate",), text, head="none")
-    if method.supervised and config.scenario.path is None and not config.scenario.benchmark:
+            yield places, ConfigProblem(("aggregate",), text, head="none")
+    if method.traits.supervised and config.scenario.path is None and not config.scenario.benchmark:
         text = (
             f'is 0, but method "{config.label}" needs clean samples at the server. Set some '
             "aside, for instance benchmark = 50; sites and other methods do without them, too."
         )
         at: Place = ("scenario", "benchmark")
-        yield [at, ("method",)], Problem(at, text, head="key")
+        yield [at, ("method",)], ConfigProblem(at, text, head="key")
     for reason in method.check(config):
-        yield None, Problem(("method",), _sentence(reason), head="none")
+        yield None, ConfigProblem(("method",), _sentence(reason), head="none")
 
 
 def _sentence(text: str) -> str:

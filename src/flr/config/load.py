@@ -7,19 +7,21 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from flr.config import preset
-from flr.config.choice import validate
 from flr.config.conflicts import conflicts
-from flr.config.locate import Place, find_lines
+from flr.config.entry import validate
+from flr.config.errors import ConfigProblem, cut, name_of, show, translate
 from flr.config.overrides import Where, apply
-from flr.config.problems import Problem, cut, name_of, nearest, show, translate
 from flr.config.settings import Config, Eval, ScenarioConfig, Train
-from flr.errors import ConfigError
+from flr.config.toml_lines import Place, find_lines
+from flr.core.errors import ConfigError
+from flr.core.registry import nearest
 
 _LARGEST = 1_000_000  # bytes
 _DEEPEST = 16  # levels of tables and lists
@@ -28,7 +30,18 @@ _TWICE = ("Cannot overwrite", "Cannot declare", "Duplicate", "Cannot mutate")
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Reads a TOML file; `overrides` are like "noise.kind=asymmetric" and win over it."""
+    """Reads a config and checks all of it at once.
+
+    Args:
+        path: A TOML file.
+        overrides: Settings like "noise.kind=asymmetric", which win over the file.
+
+    Raises:
+        ConfigError: Every mistake, with its line and what to do.
+
+    Example:
+        >>> load(Path("experiment.toml"), ["seed=2"]).rounds
+    """
     source = cut(str(path), 300)
     text = _read(path)
     try:
@@ -45,8 +58,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(
             f"{source}: expected a few levels of tables and lists; it nests too deeply. Flatten it."
         ) from None
-    problems = apply(raw, where, overrides)
-    return _check(raw, source, where, problems)
+    return _check(raw, source, where, apply(raw, where, overrides))
 
 
 def parse(
@@ -55,15 +67,24 @@ def parse(
     lines: Mapping[Place, Where] | None = None,
     overrides: Sequence[str] = (),
 ) -> Config:
-    """Checks a mapping shaped like the file; `lines` says where in `source` each key stands."""
+    """Checks a config that is a mapping, shaped like the file.
+
+    Args:
+        raw: The settings.
+        source: What messages call it.
+        lines: Where in the source each key stands, for messages.
+        overrides: Settings like "noise.kind=asymmetric", which win over the mapping.
+
+    Example:
+        >>> parse({"method": "flr", "rounds": 20}).label
+    """
     where = dict(lines or {})
     changed: Any = copy.deepcopy(dict(raw)) if overrides else raw
-    problems = apply(changed, where, overrides)
-    return _check(changed, source, where, problems)
+    return _check(changed, source, where, apply(changed, where, overrides))
 
 
 def _check(
-    raw: Mapping[str, Any], source: str, where: Mapping[Place, Where], problems: list[Problem]
+    raw: Mapping[str, Any], source: str, where: Mapping[Place, Where], problems: list[ConfigProblem]
 ) -> Config:
     if not isinstance(raw, Mapping):
         kind = type(raw).__name__
@@ -82,48 +103,40 @@ def _check(
     return config
 
 
-def _attempt(tree: dict[str, Any]) -> tuple[Config | None, list[Problem]]:
+def _attempt(tree: dict[str, Any]) -> tuple[Config | None, list[ConfigProblem]]:
     try:
-        config = validate(Config, tree)
+        return validate(Config, tree), []
     except ValidationError as error:
         found = translate(error, Config, _unknown_key)
-        return None, [_beside(problem) for problem in found]
-    return (config if isinstance(config, Config) else None), []
+    for number, problem in enumerate(found):
+        if problem.at[:2] == ("data", "source"):  # in the file, its options stand in [data] itself
+            found[number] = replace(problem, at=("data", *problem.at[2:]))
+    return None, found
 
 
-def _salvaged(tree: dict[str, Any], broken: set[Place]) -> list[Problem]:
+def _salvaged(tree: dict[str, Any], broken: set[Place]) -> list[ConfigProblem]:
     """The conflicts that remain when what is broken is left out, and so were not caused by it."""
     rest = {key: dict(part) if isinstance(part, dict) else part for key, part in tree.items()}
     for place in broken:
         table: Any = rest if len(place) == 1 else rest.get(str(place[0]), {})
         if isinstance(table, dict):
             table.pop(place[-1], None)
-    rest.setdefault("rounds", 1)
-    config, _ = _attempt(rest)
+    config, _ = _attempt({"rounds": 1, **rest})
     if config is None:
         return []
     known = any(place[0] in Config.model_fields for place in broken)
-    return [
-        problem
-        for places, problem in conflicts(config)
-        if not (known if places is None else any(_overlap(place, broken) for place in places))
-    ]
 
+    def is_affected(places: list[Place] | None) -> bool:
+        if places is None:
+            return known
+        return any(place[: len(other)] == other for place in places for other in broken)
 
-def _overlap(place: Place, broken: set[Place]) -> bool:
-    return any(place[: len(other)] == other for other in broken)
+    return [problem for places, problem in conflicts(config) if not is_affected(places)]
 
 
 def _unit(place: Place) -> Place:
-    """The smallest part of a config that can be left out alone: a choice goes with its options."""
+    """The smallest part of a config that can be left out alone: an entry goes with its options."""
     return place[:2] if place[0] in ("train", "eval", "scenario") else place[:1]
-
-
-def _beside(problem: Problem) -> Problem:
-    """In the file, the options of a data source stand in [data] itself."""
-    if problem.at[:2] == ("data", "source"):
-        return Problem(("data", *problem.at[2:]), problem.text, problem.head)
-    return problem
 
 
 def _unknown_key(place: Place) -> str:
@@ -142,33 +155,35 @@ def _unknown_key(place: Place) -> str:
     return f"is not known.{nearest(name, known)} Known: {', '.join(known)}. Correct or remove it."
 
 
-def _plain(value: Any, at: Place, problems: list[Problem]) -> Any:
+def _plain(value: Any, at: Place, problems: list[ConfigProblem]) -> Any:
     """A copy that JSON could hold; whatever could not be is reported and left out."""
     if isinstance(value, Path):
         value = str(value)
+    reason = ""
     if len(at) > _DEEPEST:
-        return _refuse(at[:3], "nests too deeply. Expected a few levels: flatten it.", problems)
-    if isinstance(value, Mapping):
+        at, reason = at[:3], "nests too deeply. Expected a few levels: flatten it."
+    elif isinstance(value, Mapping):
         pairs = [(_text(key), item) for key, item in value.items()]
         plain = {key: _plain(item, (*at, key), problems) for key, item in pairs}
         return {key: item for key, item in plain.items() if item is not None}
-    if isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple):
         items = [_plain(item, (*at, index), problems) for index, item in enumerate(value)]
         return [item for item in items if item is not None]
-    if isinstance(value, bool) or value is None:
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        reason = "should have at most 64 bits. Shorten it."
+    elif isinstance(value, float) and not math.isfinite(value):
+        reason = f"is {value}. Expected a finite number: write one, or leave it out."
+    elif isinstance(value, str) and _text(value) != value:
+        reason = "is not valid Unicode text. Retype it."
+    elif not isinstance(value, int | float | str | None):
+        kind = type(value).__name__
+        reason = f"is a {kind}. Expected text, a number, true, false, a list or a table."
+    if not reason:
         return value
-    if isinstance(value, int):
-        fits = -(2**63) <= value < 2**63
-        return value if fits else _refuse(at, "should have at most 64 bits. Shorten it.", problems)
-    if isinstance(value, float):
-        finite = math.isfinite(value)
-        text = f"is {value}. Expected a finite number: write one, or leave it out."
-        return value if finite else _refuse(at, text, problems)
-    if isinstance(value, str):
-        valid = _text(value) == value
-        return value if valid else _refuse(at, "is not valid Unicode text. Retype it.", problems)
-    text = f"is a {type(value).__name__}. Expected text, a number, true, false, a list or a table."
-    return _refuse(at, text, problems)
+    problem = ConfigProblem(at, reason)
+    if problem not in problems:
+        problems.append(problem)
+    return None
 
 
 def _text(value: object) -> str:
@@ -176,14 +191,8 @@ def _text(value: object) -> str:
     return str(value).encode(errors="backslashreplace").decode()
 
 
-def _refuse(at: Place, text: str, problems: list[Problem]) -> None:
-    problem = Problem(at, text)
-    if problem not in problems:
-        problems.append(problem)
-
-
 def _message(
-    problems: list[Problem], tree: dict[str, Any], source: str, where: Mapping[Place, Where]
+    problems: list[ConfigProblem], tree: dict[str, Any], source: str, where: Mapping[Place, Where]
 ) -> str:
     located = [(_find(where, problem.at), problem) for problem in problems]
     located.sort(key=lambda pair: pair[0] if isinstance(pair[0], int) else math.inf)
@@ -194,7 +203,7 @@ def _message(
     return f"{source} has {count}:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def _line(spot: Where, problem: Problem, tree: Any) -> str:
+def _line(spot: Where, problem: ConfigProblem, tree: Any) -> str:
     words = [] if spot == "" else [f"line {spot}:" if isinstance(spot, int) else f"{spot}:"]
     if problem.head != "none" and problem.at:
         words.append(name_of(problem.at))
@@ -246,10 +255,7 @@ def _syntax(source: str, error: str) -> str:
     match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", error, re.S)
     what, line, column = match.groups() if match else (error, None, None)
     spot = f"line {line}, column {column}" if line else "end of file"
+    advice = f"Expected TOML such as rounds = 60; the parser says: {cut(what, 100)}. Correct it."
     if what.startswith(_TWICE):
         advice = "A key or table is given twice: keep one."
-    else:
-        advice = (
-            f"Expected TOML such as rounds = 60; the parser says: {cut(what, 100)}. Correct it."
-        )
     return f"{source} has 1 error:\n  {spot}: {advice}"

@@ -6,8 +6,8 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any
 
-from flr.config.locate import Place
-from flr.config.problems import Problem, cut
+from flr.config.errors import ConfigProblem, cut
+from flr.config.toml_lines import Place
 
 Where = int | str  # a line of the file, or the option of the command line
 
@@ -16,27 +16,23 @@ _SHAPE = "Write --set key=value, for instance --set train.lr=0.01."
 
 def apply(
     raw: dict[str, Any], where: dict[Place, Where], overrides: Sequence[str]
-) -> list[Problem]:
+) -> list[ConfigProblem]:
     """Changes `raw`, and `where` to match; what cannot be applied is returned."""
     problems = []
     for text in overrides:
+        key, equals, value = (part.strip() for part in text.partition("="))
         try:
-            place, value = _split(text)
-            place = _put(raw, place, value)
+            if not equals:
+                raise ValueError(f"has no '='. {_SHAPE}")
+            place = _put(raw, _place(key), _value(value))
         except ValueError as error:
-            problems.append(Problem(("--set",), f"--set {cut(text, 60)}: {error}", head="none"))
+            said = f"--set {cut(text, 60)}: {error}"
+            problems.append(ConfigProblem(("--set",), said, head="none"))
             continue
         for known in [known for known in where if known[: len(place)] == place]:
             del where[known]
-        where[place] = f"--set {cut(text.partition('=')[0].strip(), 60)}"
+        where[place] = f"--set {cut(key, 60)}"
     return problems
-
-
-def _split(text: str) -> tuple[Place, Any]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"has no '='. {_SHAPE}")
-    return _place(key.strip()), _value(value.strip())
 
 
 def _place(key: str) -> Place:
@@ -59,9 +55,8 @@ def _value(text: str) -> Any:
         parsed = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         if text[:1] in ("[", "{", '"', "'"):
-            raise ValueError(
-                "the value is not valid TOML. Check its quotes and brackets."
-            ) from None
+            said = "the value is not valid TOML. Check its quotes and brackets."
+            raise ValueError(said) from None
         return text
     return parsed["value"] if len(parsed) == 1 else text
 
@@ -73,11 +68,10 @@ def _put(raw: dict[str, Any], place: Place, value: Any) -> Place:
     for part in place[:-1]:
         step = _step(holder, part)
         if isinstance(holder, dict):
-            inner = holder.setdefault(step, {})
-            if isinstance(inner, str):  # method = "flr" and --set method.lam=3
-                holder[step] = {_name_key(step): inner}
-        elif isinstance(holder[step], str):
-            holder[step] = {"name": holder[step]}
+            holder.setdefault(step, {})
+        if isinstance(holder[step], str):  # method = "flr" and --set method.lam=3
+            key = "kind" if step in ("partition", "noise", "attack") else "name"
+            holder[step] = {key: holder[step]}
         holder, found = holder[step], (*found, step)
     last = _step(holder, place[-1])
     holder[last] = value
@@ -87,12 +81,8 @@ def _put(raw: dict[str, Any], place: Place, value: Any) -> Place:
 def _step(holder: Any, part: str | int) -> str | int:
     if isinstance(holder, dict):
         return part
-    if isinstance(holder, list):
-        if str(part).isdecimal() and int(part) < len(holder):
-            return int(part)
-        raise ValueError(f"expected an item's number below {len(holder)}, as in method.0.lam.")
-    raise ValueError("lies below a key that is no table. Set that key itself, or remove it.")
-
-
-def _name_key(section: object) -> str:
-    return "kind" if section in ("partition", "noise") else "name"
+    if not isinstance(holder, list):
+        raise ValueError("lies below a key that is no table. Set that key itself, or remove it.")
+    if str(part).isdecimal() and int(part) < len(holder):
+        return int(part)
+    raise ValueError(f"expected an item's number below {len(holder)}, as in method.0.lam.")

@@ -1,6 +1,6 @@
 """The paper's settings by data set: `preset = "cifar10"` fills in what a config leaves out.
 
-A preset is a TOML file in `flr/presets/` shaped like a config, with a table `methods` besides.
+A preset is a TOML file in `presets/` shaped like a config, with a table `methods` besides.
 There `methods.flr` has the options of that method; a sub-table named like a kind of noise or like
 another method of the stack wins over them: papers tune for one noise or one combination. One that
 `extends` another has what that one has, where it says nothing itself.
@@ -15,15 +15,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from flr import registry
-from flr.config.problems import Problem, nearest, show
+from flr.config.errors import ConfigProblem, show
+from flr.core import registry
+from flr.core.registry import nearest
 
 
 def known() -> dict[str, str]:
     """The presets by name, each with the first line of its file."""
     files = sorted(
         (Path(f.name).stem, f.read_text(encoding="utf-8"))
-        for f in resources.files("flr").joinpath("presets").iterdir()
+        for f in resources.files("flr.config").joinpath("presets").iterdir()
         if f.name.endswith(".toml")
     )
     return {name: text.splitlines()[0].lstrip("# ") for name, text in files}
@@ -31,12 +32,12 @@ def known() -> dict[str, str]:
 
 def read(name: str) -> dict[str, Any]:
     """A preset whole, with what it extends."""
-    path = resources.files("flr").joinpath("presets", f"{name}.toml")
+    path = resources.files("flr.config").joinpath("presets", f"{name}.toml")
     preset = tomllib.loads(path.read_text(encoding="utf-8"))
     return _under(read(preset.pop("extends")), preset) if "extends" in preset else preset
 
 
-def apply(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def apply(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[ConfigProblem]]:
     """The config with its preset filled in; what the config says itself wins."""
     config = dict(raw)
     name = config.pop("preset", None)
@@ -45,7 +46,7 @@ def apply(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     if not isinstance(name, str) or name not in known():
         names = ", ".join(known())
         text = f"= {show(name)} is not known.{nearest(str(name), list(known()))} Known: {names}."
-        return {"rounds": 1, **config}, [Problem(("preset",), text, head="key")]
+        return {"rounds": 1, **config}, [ConfigProblem(("preset",), text, head="key")]
     preset = read(name)
     options, partition = preset.pop("methods"), preset.pop("partition")
     filled = _under(preset, config)
@@ -54,7 +55,12 @@ def apply(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
         filled["partition"] = _fill("partition", "kind", config.get("partition", {}), partition)
     noise = config.get("noise", "none")
     kind = noise.get("kind") if isinstance(noise, Mapping) else noise
-    filled["method"] = _with_options(config.get("method", "flr"), options, str(kind))
+    method = config.get("method", "flr")
+    several = isinstance(method, list | tuple)
+    parts = list(method) if several else [method]
+    circumstances = [str(kind), *map(_name, parts)]
+    parts = [_fill("method", "name", p, _options(p, options, circumstances)) for p in parts]
+    filled["method"] = parts if several else parts[0]
     return filled, []
 
 
@@ -65,14 +71,6 @@ def _under(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
         if isinstance(below[key], Mapping) and isinstance(above[key], Mapping):
             joined[key] = _under(below[key], above[key])
     return joined
-
-
-def _with_options(method: Any, options: Mapping[str, Any], noise: str) -> Any:
-    """The method or stack of a config, with the preset's options below its own."""
-    if not isinstance(method, list | tuple):
-        return _fill("method", "name", method, _options(method, options, [noise]))
-    names = [_name(part) for part in method]
-    return [_fill("method", "name", p, _options(p, options, [noise, *names])) for p in method]
 
 
 def _name(part: Any) -> str:
@@ -95,7 +93,7 @@ def _options(part: Any, options: Mapping[str, Any], circumstances: list[str]) ->
 
 
 def _fill(kind: str, key: str, chosen: Any, options: Mapping[str, Any]) -> Any:
-    """A choice with the options that it has; anything else stays, for the checks to refuse."""
+    """An entry with the options that it has; anything else stays, for the checks to refuse."""
     table = {key: chosen} if isinstance(chosen, str) else chosen
     if not isinstance(table, Mapping):
         return chosen

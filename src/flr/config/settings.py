@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,25 +17,30 @@ from pydantic import (
     model_validator,
 )
 
-from flr.arrays import canonical_json
-from flr.config.choice import STRICT, Choice, choose
-from flr.config.problems import Problem, ProblemsError
-from flr.contract import Method
-from flr.stack import stack
+from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
+from flr.config.errors import ConfigProblem, ProblemsError
+from flr.core.arrays import canonical_json
+from flr.core.combine import stack
+from flr.core.contract import Method
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
 
 
-def _reads(kind: str, default: str, key: str = "name") -> PlainValidator:
-    def read(raw: object) -> Choice:
-        return choose(kind, raw, key=key, default=default)
-
-    return PlainValidator(read)
+_BESIDE = ("train", "test", "augment")  # keys of [data] that are no options of its source
 
 
-def _default(kind: str, name: str) -> Callable[[], Choice]:
-    return lambda: choose(kind, name, default=name)
+def _reads(kind: str, default: str, **more: Any) -> PlainValidator:
+    return PlainValidator(partial(parse_entry, kind, default=default, **more))
+
+
+def _default(kind: str, name: str) -> Any:
+    return Field(default_factory=partial(parse_entry, kind, name, default=name))
+
+
+Partition = Annotated[ConfigEntry, _reads("partition", "iid", key="kind")]
+Noise = Annotated[ConfigEntry, _reads("noise", "none", key="kind")]
+Attack = Annotated[ConfigEntry, _reads("attack", "none", key="kind")]
 
 
 class Data(BaseModel):
@@ -43,8 +48,8 @@ class Data(BaseModel):
 
     model_config = STRICT
 
-    source: Annotated[Choice, PlainValidator(lambda raw: _read_source(raw))] = Field(
-        default_factory=_default("dataset", "digits")
+    source: Annotated[ConfigEntry, _reads("dataset", "digits", beside=_BESIDE)] = _default(
+        "dataset", "digits"
     )
     train: Count | None = None
     test: Count | None = None
@@ -56,7 +61,7 @@ class Data(BaseModel):
         """In the file, the source's keys stand beside the others."""
         if isinstance(raw, str):
             return {"source": raw}
-        if not isinstance(raw, dict) or isinstance(raw.get("source"), Choice):
+        if not isinstance(raw, dict) or isinstance(raw.get("source"), ConfigEntry):
             return raw
         own = {key: raw[key] for key in _BESIDE if key in raw}
         return {**own, "source": {key: raw[key] for key in raw if key not in _BESIDE}}
@@ -64,14 +69,7 @@ class Data(BaseModel):
     def table(self) -> dict[str, Any]:
         """The TOML table of this section."""
         own = {key: getattr(self, key) for key in _BESIDE}
-        return {**self.source.table("name"), **_present(own)}
-
-
-_BESIDE = ("train", "test", "augment")
-
-
-def _read_source(raw: object) -> Choice:
-    return choose("dataset", raw, default="digits", beside=_BESIDE)
+        return {**self.source.table("name"), **as_toml(own)}
 
 
 class ScenarioConfig(BaseModel):
@@ -92,9 +90,7 @@ class Train(BaseModel):
 
     model_config = STRICT
 
-    model: Annotated[Choice, _reads("model", "mlp")] = Field(
-        default_factory=_default("model", "mlp")
-    )
+    model: Annotated[ConfigEntry, _reads("model", "mlp")] = _default("model", "mlp")
     init: Annotated[Path, AfterValidator(Path.absolute)] | None = None
     participation: Annotated[float, Field(gt=0, le=1)] = 0.25
     epochs: Count = 5
@@ -123,16 +119,12 @@ class Train(BaseModel):
     def _one_beginning(self) -> Train:
         if self.init is not None and self.model.brings_weights:
             text = "gives the first weights, and so does pretrained = true. Remove one of them."
-            raise ProblemsError([Problem(("init",), text)])
+            raise ProblemsError([ConfigProblem(("init",), text)])
         return self
 
     def asked(self, clients: int) -> int:
         """How many of so many clients a round asks; the summand mends 0.29 * 100 = 28.999..."""
         return max(int(self.participation * clients + 1e-9), 1)
-
-    def table(self) -> dict[str, Any]:
-        """The TOML table of this section."""
-        return _present({**dict(self), "model": self.model.short(), "init": _text(self.init)})
 
 
 class Eval(BaseModel):
@@ -144,21 +136,23 @@ class Eval(BaseModel):
     memorization_every: Annotated[int, Field(ge=0)] = 1
 
 
-def _read_methods(raw: object) -> tuple[Choice, ...]:
+def _read_methods(raw: object) -> tuple[ConfigEntry, ...]:
     """A name, a table or a list of those."""
     if not isinstance(raw, list | tuple):
-        return (choose("method", raw, default="flr"),)
+        return (parse_entry("method", raw, default="flr"),)
     if not raw:
-        raise ProblemsError([Problem((), 'should name at least one method, for instance "flr".')])
-    choices, problems = [], []
+        raise ProblemsError(
+            [ConfigProblem((), 'should name at least one method, for instance "flr".')]
+        )
+    entries, problems = [], []
     for index, item in enumerate(raw):
         try:
-            choices.append(choose("method", item, default="flr"))
+            entries.append(parse_entry("method", item, default="flr"))
         except ProblemsError as found:
             problems += [problem.below((index,)) for problem in found.found]
     if problems:
         raise ProblemsError(problems)
-    return tuple(choices)
+    return tuple(entries)
 
 
 class Config(BaseModel):
@@ -168,12 +162,10 @@ class Config(BaseModel):
 
     seed: Seed = 1
     rounds: Count
-    method: Annotated[tuple[Choice, ...], PlainValidator(_read_methods)] = Field(
+    method: Annotated[tuple[ConfigEntry, ...], PlainValidator(_read_methods)] = Field(
         default_factory=lambda: _read_methods("flr")
     )
-    aggregate: Annotated[Choice, _reads("aggregator", "mean")] = Field(
-        default_factory=_default("aggregator", "mean")
-    )
+    aggregate: Annotated[ConfigEntry, _reads("aggregator", "mean")] = _default("aggregator", "mean")
     workers: Count = 2
     min_replies: Count = 1
     drop: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -181,26 +173,20 @@ class Config(BaseModel):
     trackers: tuple[Literal["tensorboard"], ...] = ()
     data: Data = Field(default_factory=Data)
     scenario: ScenarioConfig = Field(default_factory=ScenarioConfig)
-    partition: Annotated[Choice, _reads("partition", "iid", "kind")] = Field(
-        default_factory=_default("partition", "iid")
-    )
-    noise: Annotated[Choice, _reads("noise", "none", "kind")] = Field(
-        default_factory=_default("noise", "none")
-    )
-    attack: Annotated[Choice, _reads("attack", "none", "kind")] = Field(
-        default_factory=_default("attack", "none")
-    )
+    partition: Partition = _default("partition", "iid")
+    noise: Noise = _default("noise", "none")
+    attack: Attack = _default("attack", "none")
     train: Train = Field(default_factory=Train)
     eval: Eval = Field(default_factory=Eval)
 
     @property
     def label(self) -> str:
         """The method's name in tables and pictures: "flr" or "flr+fedprox"."""
-        return "+".join(choice.name for choice in self.method)
+        return "+".join(entry.name for entry in self.method)
 
     def build_method(self) -> Method:
         """The stack of all methods named."""
-        return stack([choice.build() for choice in self.method])
+        return stack([entry.build() for entry in self.method])
 
     def to_toml(self) -> str:
         """The resolved config with every default; loading it gives an equal one."""
@@ -215,29 +201,25 @@ class Config(BaseModel):
         return canonical_json(tree)
 
     def _tree(self) -> dict[str, Any]:
-        methods = [choice.short() for choice in self.method]
+        methods = [entry.short() for entry in self.method]
         plain = ("seed", "rounds", "workers", "min_replies", "drop", "checkpoint_every")
-        tree: dict[str, Any] = {key: getattr(self, key) for key in plain}
-        tree["method"] = methods[0] if len(methods) == 1 else methods
-        tree["aggregate"] = self.aggregate.short()
-        tree["trackers"] = list(self.trackers)
-        tree["data"] = self.data.table()
-        tree["scenario"] = _present({**dict(self.scenario), "path": _text(self.scenario.path)})
-        if self.scenario.path is None:  # a saved scenario has its own
-            tree["partition"] = self.partition.table("kind")
-            tree["noise"] = self.noise.table("kind")
-        tree["attack"] = self.attack.table("kind")
-        tree["train"] = self.train.table()
-        tree["eval"] = dict(self.eval)
+        drawn = self.scenario.path is None  # a saved scenario has its own partition and noise
+        tree: dict[str, Any] = as_toml(
+            {
+                **{key: getattr(self, key) for key in plain},
+                "method": methods[0] if len(methods) == 1 else methods,
+                "aggregate": self.aggregate.short(),
+                "trackers": self.trackers,
+                "data": self.data.table(),
+                "scenario": dict(self.scenario),
+                "partition": self.partition.table("kind") if drawn else None,
+                "noise": self.noise.table("kind") if drawn else None,
+                "attack": self.attack.table("kind"),
+                "train": {**dict(self.train), "model": self.train.model.short()},
+                "eval": dict(self.eval),
+            }
+        )
         return tree
-
-
-def _present(table: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if value is not None}
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _devices() -> list[str]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from flr.contract import Batch, Client, Site
-from flr.data.dataset import Subject
-from flr.errors import ConfigError
-from flr.registry import unknown
+from flr.core.contract import Batch, Client, Site
+from flr.core.errors import ConfigError
+from flr.core.registry import unknown
+from flr.data.checks import times
+from flr.data.dataset import TaskSpec
 
 KINDS = ("none", "crop-flip", "window-flip")
 _PAD = 4
@@ -46,10 +47,9 @@ def augment(x: Tensor, kind: str, rng: torch.Generator, fill: tuple[float, ...])
     if kind not in KINDS:
         raise ConfigError(unknown("augmentation", kind, list(KINDS)))
     if x.dim() != 4:
-        shape = " x ".join(str(n) for n in x.shape[1:])
         raise ConfigError(
             f'Expected images (channels x height x width) for augmentation "{kind}"; got inputs of '
-            f'shape {shape}. Use augmentation "none".'
+            f'shape {times(x.shape[1:])}. Use augmentation "none".'
         )
     n, channels, height, width = shown = (len(x), *shape_after(kind, x.shape[1:]))
     if kind == "crop-flip":
@@ -90,11 +90,11 @@ class Batches:
     fill: tuple[float, ...]  # a raw 0 of each channel, normalised
 
     @classmethod
-    def of(cls, subject: Subject) -> Batches:
+    def of(cls, spec: TaskSpec) -> Batches:
         """As the data are to be augmented; outside of an image everything is a raw 0."""
-        norm = subject.normalise
+        norm = spec.normalize
         fill = tuple(-mean / std for mean, std in zip(norm.mean, norm.std, strict=True))
-        return cls(subject.augment, fill)
+        return cls(spec.augment, fill)
 
     def __call__(self, c: Client) -> Iterator[Batch]:
         """One epoch of this client."""

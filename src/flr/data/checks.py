@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flr.errors import DataError
-from flr.registry import unknown
+from flr.core.errors import DataError
+from flr.core.registry import unknown
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,7 +53,7 @@ def inputs(values: Any, where: str) -> Tensor:
     if array.ndim not in (2, 3, 4) or 0 in array.shape:
         raise DataError(
             f"{where}: expected at least one sample, as n x features, n x height x width or "
-            f"n x height x width x channels; got shape {_shape(array)}. Reshape the array."
+            f"n x height x width x channels; got shape {times(array.shape)}. Reshape the array."
         )
     if array.ndim > 2:
         array = _channels_first(array)
@@ -93,7 +93,7 @@ def labels(values: Any, where: str) -> Array:
         array = array[:, 0]
     if array.ndim != 1:
         raise DataError(
-            f"{where}: expected one label for each sample; got shape {_shape(array)}. "
+            f"{where}: expected one label for each sample; got shape {times(array.shape)}. "
             "Turn one-hot labels into class numbers with argmax(1)."
         )
     if array.dtype.kind == "S":
@@ -179,5 +179,6 @@ def same_length(x: Tensor, y: Array, where: str) -> None:
         )
 
 
-def _shape(array: Array) -> str:
-    return " x ".join(str(n) for n in array.shape) or "() (a single value)"
+def times(shape: Sequence[int]) -> str:
+    """A shape in words: 3 x 32 x 32."""
+    return " x ".join(str(n) for n in shape) or "() (a single value)"

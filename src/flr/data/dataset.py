@@ -11,10 +11,11 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from flr.contract import Site
-from flr.data.lazy import Inputs, Pictures
+from flr.core.contract import Site
+from flr.data.on_disk import Inputs, Pictures
 
-NoiseMap = str | tuple[int, ...]  # a name that scenario/maps.py knows, or each class's new number
+# A name that scenario/noises/asymmetric.py knows, or each class's new number.
+NoiseMap = str | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,16 @@ class LabeledData:
 
 
 @dataclass(frozen=True)
-class Normalisation:
+class Normalization:
     """(x - mean) / std for each channel (images) or feature, in the publisher's units."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    @classmethod
+    def of_pixels(cls, mean: tuple[float, ...], std: tuple[float, ...]) -> Normalization:
+        """From constants for pixels of 0 ... 1, as they are published, to those for 0 ... 255."""
+        return cls(tuple(255 * m for m in mean), tuple(255 * s for s in std))
 
     @overload
     def __call__(self, x: Tensor) -> Tensor: ...
@@ -50,7 +56,7 @@ class Normalisation:
     def __call__(self, x: Inputs) -> Inputs:
         """Of inputs on disk: when they are decoded."""
         if isinstance(x, Pictures):
-            return replace(x, normalise=self)
+            return replace(x, normalize=self)
         shape = (1, -1) + (1,) * (x.dim() - 2)
         mean = torch.tensor(self.mean, dtype=torch.float32).view(shape)
         std = torch.tensor(self.std, dtype=torch.float32).view(shape)
@@ -58,28 +64,42 @@ class Normalisation:
 
 
 @dataclass(frozen=True)
-class Subject:
+class TaskSpec:
     """What is classified: all that a server and its sites have to agree on about their data."""
 
     classes: tuple[str, ...]
     input_shape: tuple[int, ...]
     test_shape: tuple[int, ...]  # another one where images are cut at random in training
-    normalise: Normalisation
+    normalize: Normalization
     augment: str
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training and a test set with one list of classes."""
+    """A training and a test set with one list of classes; `flr.run(config, data=...)` takes one.
+
+    Args:
+        name: What reports call it.
+        train: Inputs in the publisher's units, and labels as positions in `classes`.
+        test: The same for the test set.
+        classes: Their names.
+        normalize: Turns the publisher's units into what a network sees.
+        augment: "none" or another of `batches.KINDS`.
+        noise_map: The asymmetric map that belongs to it.
+        verified: Whether the training labels are known to be right.
+
+    Example:
+        A source builds one in its `load()`; `sources/digits.py` is the shortest.
+    """
 
     name: str
     train: LabeledData
     test: LabeledData
     classes: tuple[str, ...]
-    normalise: Normalisation
-    augment: str = "none"  # or another of batches.KINDS
-    noise_map: NoiseMap | None = None  # the asymmetric map that belongs to it
-    verified: bool = True  # whether the training labels are known to be right
+    normalize: Normalization
+    augment: str = "none"
+    noise_map: NoiseMap | None = None
+    verified: bool = True
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -90,10 +110,10 @@ class Dataset:
         """Another one than in training where images are cut at random there."""
         return tuple(self.test.x.shape[1:])
 
-    def subject(self, augment: str = "auto") -> Subject:
-        """What it is about, without a sample of it."""
+    def task_spec(self, augment: str = "auto") -> TaskSpec:
+        """What is classified, without a sample of it."""
         kind = self.augment if augment == "auto" else augment
-        return Subject(self.classes, self.input_shape, self.test_shape, self.normalise, kind)
+        return TaskSpec(self.classes, self.input_shape, self.test_shape, self.normalize, kind)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -109,20 +129,20 @@ class Dataset:
         return digest.hexdigest()
 
 
-class Parts(Sequence[Tensor]):
-    """One tensor in consecutive parts, one for each site: cheap for any number of sites."""
+class Ragged(Sequence[Tensor]):
+    """Tensors of different lengths, one for each site, laid out one after another in one tensor."""
 
     def __init__(self, flat: Tensor, sizes: Tensor) -> None:
         self.flat, self.sizes = flat, sizes
         self.offset = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
 
     @classmethod
-    def of(cls, parts: Sequence[Tensor]) -> Parts:
-        """Puts parts one after another."""
-        if isinstance(parts, Parts):
-            return parts
-        sizes = torch.tensor([len(part) for part in parts], dtype=torch.int64)
-        return cls(torch.cat(list(parts)), sizes)
+    def of(cls, tensors: Sequence[Tensor]) -> Ragged:
+        """Lays tensors out one after another."""
+        if isinstance(tensors, Ragged):
+            return tensors
+        sizes = torch.tensor([len(tensor) for tensor in tensors], dtype=torch.int64)
+        return cls(torch.cat(list(tensors)), sizes)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -131,13 +151,18 @@ class Parts(Sequence[Tensor]):
     def __getitem__(self, site: int) -> Tensor: ...
 
     @overload
-    def __getitem__(self, site: slice) -> Parts: ...
+    def __getitem__(self, site: slice) -> Ragged: ...
 
-    def __getitem__(self, site: int | slice) -> Tensor | Parts:
+    def __getitem__(self, site: int | slice) -> Tensor | Ragged:
         if isinstance(site, slice):
-            return Parts.of([self[k] for k in range(*site.indices(len(self)))])
+            return Ragged.of([self[k] for k in range(*site.indices(len(self)))])
         number = range(len(self))[site]  # refuses what is out of range, so that iteration ends
         return self.flat[int(self.offset[number]) : int(self.offset[number + 1])]
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Of each site, the sum of values that are aligned with `flat`."""
+        before = torch.cat([torch.zeros(1, dtype=torch.int64), values.cumsum(0)])
+        return before[self.offset].diff()
 
 
 @dataclass(frozen=True)
@@ -149,33 +174,25 @@ class SiteTable:
     """
 
     x: Inputs  # all training inputs, normalised
-    index: Tensor  # sample numbers, site after site
-    offset: Tensor  # site k holds index[offset[k] : offset[k + 1]]
-    given: Tensor  # labels as given, aligned with `index`
+    samples: Ragged  # each site's sample numbers
+    given: Ragged  # labels as given, aligned with `samples`
     classes: int
 
     def __len__(self) -> int:
-        return len(self.offset) - 1
+        return len(self.samples)
 
     def __getitem__(self, site: int) -> Site:
-        rows = slice(int(self.offset[site]), int(self.offset[site + 1]))
-        return Site(f"site-{site}", self.x[self.index[rows]], self.given[rows], self.classes)
+        x = self.x[self.samples[site]]
+        return Site(f"site-{site}", x, self.given[site], self.classes)
 
     def size(self, site: int) -> int:
         """How many samples a site holds, without looking at them."""
-        return int(self.offset[site + 1] - self.offset[site])
+        return int(self.samples.sizes[site])
 
     def share(self) -> SiteTable:
         """Moves the tensors to shared memory, so that workers read them without a copy."""
         self.x.share_memory_()
-        for tensor in (self.index, self.offset, self.given):
-            tensor.share_memory_()
+        for ragged in (self.samples, self.given):
+            for tensor in (ragged.flat, ragged.sizes, ragged.offset):
+                tensor.share_memory_()
         return self
-
-
-def site_table(
-    x: Inputs, sites: Sequence[Tensor], given: Sequence[Tensor], classes: int
-) -> SiteTable:
-    """Builds the table from each site's sample numbers and given labels."""
-    held = Parts.of(sites)
-    return SiteTable(x, held.flat, held.offset, Parts.of(given).flat, classes)

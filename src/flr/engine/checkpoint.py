@@ -8,10 +8,10 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from flr import arrays
-from flr.arrays import Arrays, canonical_json, write_atomically
-from flr.contract import Server
-from flr.errors import DataError
+from flr.core import arrays
+from flr.core.arrays import Arrays, canonical_json, write_atomically
+from flr.core.contract import Server
+from flr.core.errors import DataError
 
 log = logging.getLogger("flr")
 

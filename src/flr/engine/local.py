@@ -8,14 +8,14 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from flr import seeds
-from flr.arrays import Arrays
-from flr.client.desk import Answer, Blueprint, Desk, Job, Look, Order
-from flr.contract import Task
+from flr.client.worker import ClientResult, ClientTask, ClientWorker, Job, PredictJob, WorkerSpec
+from flr.core import seeds
+from flr.core.arrays import Arrays
+from flr.core.contract import Task
 from flr.data.dataset import SiteTable
-from flr.data.lazy import Inputs, Pictures
-from flr.engine.attack import Adversary
-from flr.engine.workers import Pool
+from flr.data.on_disk import Inputs, Pictures
+from flr.engine.adversary import Adversary
+from flr.engine.pool import Pool
 
 
 def piece_of(x: Inputs) -> int:
@@ -27,17 +27,17 @@ class LocalTransport:
     """Answers a task by training its clients on this machine."""
 
     def __init__(
-        self, plan: Blueprint, workers: int, drop: float, adversary: Adversary | None = None
+        self, spec: WorkerSpec, workers: int, drop: float, adversary: Adversary | None = None
     ) -> None:
-        self.plan, self.drop, self.adversary = plan, drop, adversary
-        self.sites = cast(SiteTable, plan.sites)  # all of them are here
-        self.pool = Pool(plan, workers) if workers > 1 else None
-        self.desk = Desk(plan) if self.pool is None else None
+        self.spec, self.drop, self.adversary = spec, drop, adversary
+        self.sites = cast(SiteTable, spec.sites)  # all of them are here
+        self.pool = Pool(spec, workers) if workers > 1 else None
+        self.worker = ClientWorker(spec) if self.pool is None else None
 
-    def ask(self, task: Task, versions: Mapping[int, int], predict: bool) -> list[Answer]:
-        """The answers of those that did not vanish, sorted: float sums depend on the order."""
-        orders = [
-            Order(
+    def ask(self, task: Task, versions: Mapping[int, int], predict: bool) -> list[ClientResult]:
+        """The results of clients that did not vanish, sorted: float sums depend on the order."""
+        tasks = [
+            ClientTask(
                 task=task.name,
                 client=client,
                 step=task.step,
@@ -50,31 +50,31 @@ class LocalTransport:
             for client in task.clients
             if not self.vanishes(client, task.step)
         ]
-        largest_first = sorted(orders, key=lambda o: -self.sites.size(o.client))
-        served = cast(Iterator[Answer], self._serve(task.arrays, largest_first))
-        answers = sorted(served, key=lambda a: a.reply.client)
-        return self.adversary.tamper(task, answers) if self.adversary else answers
+        largest_first = sorted(tasks, key=lambda t: -self.sites.size(t.client))
+        served = cast(Iterator[ClientResult], self._serve(task.arrays, largest_first))
+        results = sorted(served, key=lambda result: result.reply.client)
+        return self.adversary.tamper(task, results) if self.adversary else results
 
     def vanishes(self, client: int, step: int) -> bool:
         """Whether this client is lost in this step."""
         return (
             self.drop > 0
-            and seeds.numpy_generator(self.plan.seed, "drop", client, step).random() < self.drop
+            and seeds.numpy_generator(self.spec.seed, "drop", client, step).random() < self.drop
         )
 
-    def _serve(self, broadcast: Arrays, jobs: Sequence[Job]) -> Iterator[Answer | Tensor]:
-        """What became of the jobs, in their order."""
+    def _serve(self, broadcast: Arrays, jobs: Sequence[Job]) -> Iterator[ClientResult | Tensor]:
+        """The results of jobs, in their order."""
         if self.pool is not None:
             yield from self.pool.serve(broadcast, jobs)
-        if self.desk is not None:
-            self.desk.broadcast = broadcast
+        if self.worker is not None:
+            self.worker.broadcast = broadcast
             for job in jobs:
-                yield self.desk.do(job)
+                yield self.worker.execute(job)
 
     def predict(self, model: Arrays, view: str, rows: Tensor) -> Tensor:
         """Class numbers of some samples by a model; workers share the work in fixed pieces."""
-        pieces = rows.split(piece_of(self.plan.views[view]))
-        found = self._serve(model, [Look(view, piece) for piece in pieces])
+        pieces = rows.split(piece_of(self.spec.views[view]))
+        found = self._serve(model, [PredictJob(view, piece) for piece in pieces])
         return torch.cat(cast(list[Tensor], list(found))).long()
 
     def name(self, client: int) -> str:

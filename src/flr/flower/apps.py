@@ -1,8 +1,4 @@
-"""The two halves of a Flower app: what runs at every site, and what runs at the server.
-
-app = client_app()        # a module for [tool.flwr.app.components] clientapp
-app = server_app()        # and one for serverapp
-"""
+"""The two halves of a Flower app: what runs at every site, and what runs at the server."""
 
 from __future__ import annotations
 
@@ -14,39 +10,34 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from flr.arrays import Arrays
-from flr.errors import ConfigError, FlrError
+from flr.core.arrays import Arrays
+from flr.core.errors import ConfigError, FlrError
 from flr.flower import node as nodes
 from flr.flower import wire
-from flr.flower.charter import Charter
-from flr.flower.node import Errand, Node, RefusalError
-from flr.flower.privacy import clipping_mod
+from flr.flower.differential_privacy import clipping_mod
+from flr.flower.node import RefusalError, SiteConfig, SiteTask
+from flr.flower.run_spec import RunSpec
 from flr.flower.wire import WireError
 
 log = logging.getLogger("flr")
-
-UNUSABLE = (
-    "the server's config cannot be used there; the log of its SuperNode says why. Has it the same "
-    "version of flr, and the packages that the config names"
-)
 
 Said = tuple[dict[str, Any], Arrays | None]
 
 
 def client_app() -> ClientApp:
-    """Answers the roll call and does tasks; the site's data, state and device are its own affair.
+    """What runs at every site: says who it is and does tasks; data, state and device are its own.
 
     A site clips its update itself when it is asked by "train.private" (Flower's clipping mod).
+
+    Returns:
+        The app to name as `clientapp` in `[tool.flwr.app.components]`.
+
+    Example:
+        >>> app = client_app()
     """
     log_to_stderr()
     app = ClientApp()
-
-    @app.query("hello")
-    def hello(message: Message, context: Context) -> Message:
-        def say(node: Node, note: dict[str, Any], _: Arrays) -> Said:
-            return nodes.hello(node, Charter.from_note(note)), None
-
-        return respond(message, context, say)
+    app.query("hello")(lambda message, context: respond(message, context, say_hello))
 
     def train(message: Message, context: Context) -> Message:
         return respond(message, context, do_task)
@@ -57,7 +48,14 @@ def client_app() -> ClientApp:
 
 
 def server_app() -> ServerApp:
-    """Runs a whole experiment, or goes on with one (`flower.resume`)."""
+    """What runs at the server: a whole experiment, or the rest of one (`flower.resume`).
+
+    Returns:
+        The app to name as `serverapp` in `[tool.flwr.app.components]`.
+
+    Example:
+        >>> app = server_app()
+    """
     log_to_stderr()
     app = ServerApp()
 
@@ -74,38 +72,45 @@ def server_app() -> ServerApp:
     return app
 
 
-def do_task(node: Node, note: dict[str, Any], received: Arrays) -> Said:
+def say_hello(own: SiteConfig, note: dict[str, Any], _: Arrays) -> Said:
+    """Who a site is and what its data are like."""
+    return nodes.hello(own, RunSpec.from_note(note)), None
+
+
+def do_task(own: SiteConfig, note: dict[str, Any], received: Arrays) -> Said:
     """One task of the server, at a site."""
-    found = nodes.answer(node, Charter.from_note(note), Errand.of(note), received)
+    result = nodes.execute(own, RunSpec.from_note(note), SiteTask.of(note), received)
     said = {
-        "site": node.site,
-        "examples": found.reply.examples,
-        "stateful": found.stateful,
-        "seconds": found.seconds,
+        "site": own.site,
+        "examples": result.reply.examples,
+        "stateful": result.stateful,
+        "seconds": result.seconds,
     }
-    return said, found.reply.arrays
+    return said, result.reply.arrays
 
 
 def respond(
-    message: Message, context: Context, act: Callable[[Node, dict[str, Any], Arrays], Said]
+    message: Message, context: Context, act: Callable[[SiteConfig, dict[str, Any], Arrays], Said]
 ) -> Message:
     """Whatever happens at a site, the server gets an answer that says nothing it should not."""
-    site = ""
+    site, arrays = "", None
     try:
-        node = Node.of(context)
-        site = node.site
-        said, arrays = act(node, *wire.read(message.content))
-    except RefusalError as refusal:
-        said, arrays = {"site": site, "problem": str(refusal)}, None
-    except WireError as error:  # about the server's message, not our data
-        said, arrays = {"site": site, "problem": str(error)}, None
+        own = SiteConfig.of(context)
+        site = own.site
+        said, arrays = act(own, *wire.read(message.content))
+    except (RefusalError, WireError) as error:  # about the server's message, not our data
+        said = {"site": site, "problem": str(error)}
     except ConfigError as error:
         log.error("%s", error)  # may name files: what a model's module says when imported
-        said, arrays = {"site": site, "problem": UNUSABLE}, None
+        problem = (
+            "the server's config cannot be used there; the log of its SuperNode says why. Has it "
+            "the same version of flr, and the packages that the config names"
+        )
+        said = {"site": site, "problem": problem}
     except Exception as error:
         log.exception("%s failed", site)
         problem = f"it failed with {type(error).__name__}; the log of its SuperNode says more"
-        said, arrays = {"site": site, "problem": problem}, None
+        said = {"site": site, "problem": problem}
     return Message(wire.write(said, arrays), reply_to=message)
 
 

@@ -1,37 +1,35 @@
 """A site on its own machine: its data, its state on disk, and its answers to the server.
 
-What a site says of itself at the roll call: its name, how many samples it has, their shape and
-type. When it cannot take part it says why in words made of these and of its node config's class
-list and keys; what its files hold, and where, stays in its own log.
+What a site says of itself: its name, how many samples it has, their shape and type. When it cannot
+take part it says why in words made of these and of its node config's class list and keys; what its
+files hold, and where, stays in its own log.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import logging
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from flwr.app import Context
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from torch import Tensor
 
-from flr import config as configs
-from flr.arrays import Arrays, canonical_json, write_atomically
-from flr.assemble import load_data, load_scenario, make_blueprint, make_sites, threads
-from flr.client.desk import Answer, Desk, Order
 from flr.client.state import StateFiles
-from flr.contract import Site
-from flr.data import sources
-from flr.data.dataset import SiteTable, Subject
-from flr.errors import DataError, FlrError
-from flr.flower.charter import SITE_NAME, Charter
-from flr.flower.roll import is_count, plain
+from flr.client.worker import ClientResult, ClientTask
+from flr.core.arrays import Arrays, canonical_json, write_atomically
+from flr.core.contract import Site
+from flr.core.errors import DataError, FlrError
+from flr.data.dataset import SiteTable, TaskSpec
+from flr.flower import site_cache
+from flr.flower.handshake import is_count, plain
+from flr.flower.run_spec import SITE_NAME, Names, RunSpec, with_hyphens
+from flr.simulation.build import threads
 
 log = logging.getLogger("flr")
 
@@ -40,186 +38,155 @@ KEYS = ("site", "data", "label", "size", "classes", "state-dir", "device")  # of
 _BESIDE = ("partition-id", "num-partitions")  # Flower's own
 _EXPERIMENT = re.compile(r"[0-9a-f]{16}")
 
+UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
+
 
 class RefusalError(Exception):
     """Why this site cannot do what it was asked, in words that may leave it."""
 
 
-@dataclass(frozen=True)
-class Node:
+class SiteConfig(BaseModel):
     """What the people at a site have said about it (`flower-supernode --node-config`)."""
 
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=with_hyphens, coerce_numbers_to_str=True
+    )
+
     site: str
-    data: Path | None = None  # None: the site of the scenario with this number
-    number: int | None = None
+    data: UserPath | None = None  # None: the site of the scenario with the number `partition_id`
+    partition_id: int | None = None
     label: str = "label"
     size: int | None = None
-    classes: tuple[str, ...] | None = None
-    state: Path = Path()
+    classes: Names | None = None
+    state_dir: UserPath
     device: str = "cpu"
 
     @classmethod
-    def of(cls, context: Context) -> Node:
+    def of(cls, context: Context) -> SiteConfig:
         """From Flower's node config; in a simulation only the partition's number is there."""
-        own = context.node_config
-        refuse_misspelt(own)
+        own: dict[str, Any] = dict(context.node_config)
+        for key in own.keys() - {*KEYS, *_BESIDE}:  # others may be there for other apps
+            if near := difflib.get_close_matches(key.replace("_", "-"), KEYS, n=1, cutoff=0.75):
+                raise RefusalError(
+                    f"its node config has {plain(key)!r}; is {near[0]!r} meant? Known keys: "
+                    f"{', '.join(KEYS)}"
+                )
         number = own.get("partition-id")
-        name = str(own.get("site") or ("" if number is None else f"site-{number}"))
-        if not SITE_NAME.fullmatch(name):
+        own["site"] = str(own.get("site") or ("" if number is None else f"site-{number}"))
+        if not SITE_NAME.fullmatch(own["site"]):
             raise RefusalError(
-                f"expected a site name of letters, digits, spaces, dots and dashes; got {name!r}. "
-                'Start the node with --node-config \'site="ward-7" data="/path/to/its/data"\''
+                "expected a site name of letters, digits, spaces, dots and dashes; got "
+                f"{own['site']!r}. Start the node with --node-config "
+                '\'site="ward-7" data="/path/to/its/data"\''
             )
-        size, classes, data = own.get("size"), own.get("classes"), own.get("data")
-        if data is None and number is None:
-            known = ", ".join(KEYS)
-            raise RefusalError(f"its node config names no data. Known keys: {known}")
-        return cls(
-            site=name,
-            data=None if data is None else Path(str(data)).expanduser(),
-            number=None if number is None else int(number),
-            label=str(own.get("label", "label")),
-            size=None if size is None else int(size),
-            classes=None if classes is None else listed(str(classes)),
-            state=Path(str(own.get("state-dir") or default_state())).expanduser(),
-            device=str(own.get("device", "cpu")),
-        )
-
-
-def refuse_misspelt(own: Mapping[str, Any]) -> None:
-    """Other keys may be there for other apps; one that is nearly ours is a slip."""
-    for key in own.keys() - {*KEYS, *_BESIDE}:
-        near = difflib.get_close_matches(key.replace("_", "-"), KEYS, n=1, cutoff=0.75)
-        if near:
-            raise RefusalError(
-                f"its node config has {plain(key)!r}; is {near[0]!r} meant? Known keys: "
-                f"{', '.join(KEYS)}"
-            )
-
-
-def default_state() -> str:
-    """Where a node keeps its state unless it says otherwise."""
-    return os.environ.get("FLR_STATE") or str(Path.home() / ".flr" / "state")
-
-
-def listed(text: str) -> tuple[str, ...]:
-    """ "cat, dog" as names: node and run configs have no lists."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+        if own.get("data") is None and number is None:
+            raise RefusalError(f"its node config names no data. Known keys: {', '.join(KEYS)}")
+        own["state-dir"] = own.get("state-dir") or os.environ.get("FLR_STATE") or "~/.flr/state"
+        return cls.model_validate(own)
 
 
 @dataclass(frozen=True)
-class OnlySite:
-    """The one site of this machine, whatever number the server gave it."""
-
-    site: Site
-
-    @property
-    def classes(self) -> int:
-        return self.site.classes
-
-    def __getitem__(self, client: int) -> Site:
-        return self.site
-
-
-def hello(node: Node, charter: Charter) -> dict[str, Any]:
-    """What a site says of itself at the roll call."""
-    if charter.classes is None:
-        table, _, number = scenario_site(node, charter)
-        x, examples = table.x, table.size(number)
-    else:
-        x, y = own_data(node, charter.classes)
-        examples = len(y)
-    return {
-        "site": node.site,
-        "examples": examples,
-        "shape": list(x.shape[1:]),
-        "dtype": str(x.dtype).removeprefix("torch.") if isinstance(x, Tensor) else "uint8",
-    }
-
-
-@dataclass(frozen=True)
-class Errand:
+class SiteTask:
     """A task for this site, with what the server says about its state."""
 
-    order: Order
+    task: ClientTask
     keep: set[int]  # versions of the state that the server may go back to
     attempt: int  # of the run: a server that was killed may have left messages behind
 
     @classmethod
-    def of(cls, note: Mapping[str, Any]) -> Errand:
+    def of(cls, note: Mapping[str, Any]) -> SiteTask:
         """Refuses whatever is no number: some of these name files."""
         asked = dict(note["order"])
         keep, attempt = asked.pop("keep"), asked.pop("attempt")
         numbers = [asked[key] for key in ("client", "step", "round", "rounds")]
         numbers += [attempt, *keep, 0 if asked["version"] is None else asked["version"]]
         if not all(map(is_count, numbers)) or not isinstance(asked["task"], str):
-            raise RefusalError("the server's order is not one that flr gives")
-        return cls(Order(**asked), set(keep), attempt)
+            raise RefusalError("the server's task is not one that flr gives")
+        return cls(ClientTask(**asked), set(keep), attempt)
 
 
-def answer(node: Node, charter: Charter, errand: Errand, received: Arrays) -> Answer:
+def hello(own: SiteConfig, run_spec: RunSpec) -> dict[str, Any]:
+    """What a site says of itself when the server asks who is there."""
+    if run_spec.classes is None:
+        table, _, number = scenario_site(own, run_spec)
+        x, examples = table.x, table.size(number)
+    else:
+        x, y = own_data(own, run_spec.classes)
+        examples = len(y)
+    return {
+        "site": own.site,
+        "examples": examples,
+        "shape": list(x.shape[1:]),
+        "dtype": str(x.dtype).removeprefix("torch.") if isinstance(x, Tensor) else "uint8",
+    }
+
+
+def execute(
+    own: SiteConfig, run_spec: RunSpec, site_task: SiteTask, received: Arrays
+) -> ClientResult:
     """Does one task; the state it starts from is the version that the server has accepted."""
-    order = errand.order
-    config = charter.config(node.device)
-    site, subject = own_site(node, charter)
-    folder = state_folder(node, charter)
-    refuse_earlier(folder / "attempt", errand.attempt)
-    states = StateFiles(folder)
-    if order.version is not None and not states.has(order.client, order.version):
-        raise RefusalError(
-            f"its state of step {order.version} is gone. Bring its state-dir back, or leave the "
-            "site out and start a new run"
-        )
-    states.keep_only({order.client: errand.keep})
-    blueprint = make_blueprint(config, subject, OnlySite(site), states)
-    with threads(config.train.threads):
-        desk = Desk(blueprint)
-        desk.broadcast = received
-        try:
-            return desk.serve(order)
-        except FlrError as error:
-            log.error("%s", error)
-            raise RefusalError(
-                f'task "{order.task}" failed; the reason is in the log of its SuperNode'
-            ) from error
-        except RuntimeError as error:
-            if "state_dict" not in str(error):
-                raise
-            log.error("%s", error)
-            raise RefusalError(
+    task = site_task.task
+    site, task_spec = own_site(own, run_spec)
+    states = own_states(own, run_spec, site_task)
+    worker = site_cache.worker(canonical_json(run_spec.tree), own.device, task_spec)
+    no_site = site_cache.OwnSite(site.classes)
+    worker.spec = replace(worker.spec, sites=replace(no_site, site=site), state=states)
+    worker.broadcast = received
+    try:
+        with threads(worker.spec.train.threads):
+            return worker.serve(task)
+    except BaseException as error:
+        site_cache.worker.cache_clear()  # a method that was cut short may have changed its networks
+        if isinstance(error, RuntimeError) and "state_dict" in str(error):
+            reason = (
                 "the weights it got do not fit its model: another shape. Has it the same model "
                 "code, class list and flr version as the server?"
-            ) from error
+            )
+        elif isinstance(error, FlrError):
+            reason = f'task "{task.task}" failed; the reason is in the log of its SuperNode'
+        else:
+            raise
+        log.error("%s", error)
+        raise RefusalError(reason) from error
+    finally:  # a worker that waits keeps neither samples nor weights in memory
+        worker.spec, worker.broadcast = replace(worker.spec, sites=no_site), {}
 
 
-def refuse_earlier(path: Path, attempt: int) -> None:
-    """A server that was resumed is the only one that counts; its predecessor's orders come late."""
-    newest = int(path.read_text()) if path.exists() else 0
-    if attempt < newest:
-        raise RefusalError("the run was resumed since, and this is an order of before")
-    if attempt > newest:
-        write_atomically(path, str(attempt))
-
-
-def state_folder(node: Node, charter: Charter) -> Path:
-    """Keyed by experiment and site: node ids change, and one machine may serve several sites."""
-    if not _EXPERIMENT.fullmatch(charter.experiment):
+def own_states(own: SiteConfig, run_spec: RunSpec, site_task: SiteTask) -> StateFiles:
+    """The site's states of this experiment; refuses tasks that cannot go on from them."""
+    task = site_task.task
+    if not _EXPERIMENT.fullmatch(run_spec.experiment):
         raise RefusalError("the experiment's name is not one that flr gives")
-    return node.state / charter.experiment / node.site
+    # by experiment and site: node ids change, and one machine may serve several sites
+    folder = own.state_dir / run_spec.experiment / own.site
+    newest = int((folder / "attempt").read_text()) if (folder / "attempt").exists() else 0
+    if site_task.attempt < newest:  # sent by a server that was killed, before the run was resumed
+        raise RefusalError("the run was resumed since, and this is a task of before")
+    if site_task.attempt > newest:
+        write_atomically(folder / "attempt", str(site_task.attempt))
+    states = StateFiles(folder)
+    if task.version is not None and not states.has(task.client, task.version):
+        raise RefusalError(
+            f"its state of step {task.version} is gone. Bring its state-dir back, or leave the "
+            "site out and start a new run"
+        )
+    states.keep_only({task.client: site_task.keep})
+    return states
 
 
-def own_site(node: Node, charter: Charter) -> tuple[Site, Subject]:
+def own_site(own: SiteConfig, run_spec: RunSpec) -> tuple[Site, TaskSpec]:
     """The site with its inputs as a network sees them, and what they are about."""
-    if charter.classes is None:
-        table, drawn, number = scenario_site(node, charter)
-        return replace(table[number], name=node.site), drawn
-    if charter.subject is None:
+    if run_spec.classes is None:
+        table, drawn, number = scenario_site(own, run_spec)
+        return replace(table[number], name=own.site), drawn
+    task_spec = run_spec.task_spec
+    if task_spec is None:
         raise RefusalError("the server has not said what is classified")
-    subject = charter.subject
-    x, y = own_data(node, charter.classes)
-    if tuple(x.shape[1:]) != subject.input_shape:
-        raise RefusalError(shapes_differ(tuple(x.shape[1:]), subject.input_shape))
-    return Site(node.site, subject.normalise(x), y, len(subject.classes)), subject
+    x, y = own_data(own, run_spec.classes, task_spec)
+    shape = tuple(x.shape[1:])
+    if shape != task_spec.input_shape:
+        raise RefusalError(shapes_differ(shape, task_spec.input_shape))
+    return Site(own.site, x, y, len(task_spec.classes)), task_spec
 
 
 def shapes_differ(own: tuple[int, ...], expected: tuple[int, ...]) -> str:
@@ -230,24 +197,27 @@ def shapes_differ(own: tuple[int, ...], expected: tuple[int, ...]) -> str:
     )
 
 
-def own_data(node: Node, classes: tuple[str, ...]) -> tuple[Tensor, Tensor]:
-    """The site's samples, in the publisher's units, with labels as positions in the class list."""
-    if node.data is None:
+def own_data(
+    own: SiteConfig, classes: tuple[str, ...], task_spec: TaskSpec | None = None
+) -> tuple[Tensor, Tensor]:
+    """The site's samples, normalised for a task; labels are positions in the class list."""
+    if own.data is None:
         raise RefusalError(
             "the federation works on the sites' own data, and its node config names none. "
             'Add data="/path" to it'
         )
-    if node.classes is not None and node.classes != classes:
+    if own.classes is not None and own.classes != classes:
         raise RefusalError(
-            f"its class list is {', '.join(node.classes)}; the federation's is "
+            f"its class list is {', '.join(own.classes)}; the federation's is "
             f"{', '.join(classes)}. Order counts: use the federation's list, or leave it out"
         )
     try:
-        x, y, _, _ = sources.read(node.data, classes, node.label, node.size, training=True)
-    except DataError as error:
-        log.error("site %s: %s", node.site, error)
+        stamp = site_cache.stamp_of(own.data)
+        x, y = site_cache.samples(own.data, stamp, classes, own.label, own.size, task_spec)
+    except (DataError, OSError) as error:
+        log.error("site %s: %s", own.site, error)
         found = f"its data cannot be used with the classes {', '.join(classes)}"
-        if not node.data.exists():
+        if not own.data.exists():
             found = "it has no data at the path that its node config gives"
         raise RefusalError(
             f"{found}; what exactly is wrong is in the log of its SuperNode. Mend the data, or "
@@ -258,25 +228,21 @@ def own_data(node: Node, classes: tuple[str, ...]) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-def scenario_site(node: Node, charter: Charter) -> tuple[SiteTable, Subject, int]:
+def scenario_site(own: SiteConfig, run_spec: RunSpec) -> tuple[SiteTable, TaskSpec, int]:
     """The site of the simulated split with the node's number; all nodes draw the same one."""
-    table, subject = _scenario(canonical_json(charter.tree))
-    if node.number is not None and node.site != f"site-{node.number}":
+    tables = [run_spec.tree.get(section) for section in ("data", "scenario", "noise")]
+    paths = [table["path"] for table in tables if isinstance(table, dict) and table.get("path")]
+    stamps = tuple(site_cache.stamp_of(Path(path)) for path in paths)
+    table, task_spec = site_cache.scenario(canonical_json(run_spec.tree), stamps)
+    if own.partition_id is not None and own.site != f"site-{own.partition_id}":
         raise RefusalError(
-            f"in a simulated scenario a site is called by its number, site-{node.number}; its "
-            f"node config says {node.site}. Leave `site` out"
+            f"in a simulated scenario a site is called by its number, site-{own.partition_id}; its "
+            f"node config says {own.site}. Leave `site` out"
         )
-    if node.number is None or not 0 <= node.number < len(table):
+    number = own.partition_id
+    if number is None or not 0 <= number < len(table):
         raise RefusalError(
-            f"the scenario has sites 0 to {len(table) - 1}; its partition-id is {node.number}. "
+            f"the scenario has sites 0 to {len(table) - 1}; its partition-id is {number}. "
             "Start as many nodes as the scenario has sites"
         )
-    return table, subject, node.number
-
-
-@lru_cache(maxsize=1)  # a simulation asks the same process for many sites
-def _scenario(tree: str) -> tuple[SiteTable, Subject]:
-    config = configs.parse(json.loads(tree))
-    dataset = load_data(config)
-    sites = make_sites(dataset, load_scenario(config, dataset))
-    return sites, dataset.subject(config.data.augment)
+    return table, task_spec, number

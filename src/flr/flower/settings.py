@@ -7,46 +7,25 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from flwr.common.config import unflatten_dict
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from flr import config as configs
 from flr.config import Config
-from flr.config.problems import nearest
-from flr.errors import ConfigError
-from flr.flower.charter import SIMULATED
-from flr.flower.node import listed
+from flr.core.errors import ConfigError
+from flr.core.registry import nearest
+from flr.flower.run_spec import SIMULATED, Names, listed, with_hyphens
 
 SECTION = "flower"
 
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda v: listed(v) if isinstance(v, str) else v)
-]
-Floats = Annotated[
-    tuple[float, ...],
-    BeforeValidator(lambda v: tuple(map(float, listed(v))) if isinstance(v, str) else _several(v)),
-]
 
-
-def _several(value: Any) -> Any:
-    return (value,) if isinstance(value, int | float) else value
-
-
-def _hyphens(name: str) -> str:
-    return name.replace("_", "-")
+Floats = Annotated[tuple[float, ...], BeforeValidator(listed)]
 
 
 class Flower(BaseModel):
     """`flower.*` of the run config: who takes part, where the server keeps things, privacy."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=_hyphens, populate_by_name=True
+        frozen=True, extra="forbid", alias_generator=with_hyphens, populate_by_name=True
     )
 
     out: str = ""  # the server's run folder; empty: a new one under runs/
@@ -90,10 +69,20 @@ def read(run_config: Mapping[str, Any]) -> tuple[Flower, dict[str, Any], list[st
     own = tree.pop(SECTION, {})
     overrides = [part.strip() for part in str(tree.pop("set", "")).split(";") if part.strip()]
     try:
-        flower = Flower.model_validate(own)
+        return Flower.model_validate(own), tree, overrides
     except ValidationError as error:
-        raise ConfigError(_message(error)) from None
-    return flower, tree, overrides
+        lines = ["[tool.flwr.app.config] has errors. Correct these:"]
+        known = [str(field.alias) for field in Flower.model_fields.values()]
+        for found in error.errors():
+            key = ".".join(str(part) for part in found["loc"])
+            text = f"{SECTION}.{key} = {found['input']!r} is not valid: {found['msg'].lower()}."
+            if not key:
+                text = f"{found['msg'].removeprefix('Value error, ')}."
+            elif found["type"] == "extra_forbidden":
+                near = nearest(key, known)
+                text = f"{SECTION}.{key} is not known.{near} Known: {', '.join(known)}."
+            lines.append(text)
+        raise ConfigError("\n".join(lines)) from None
 
 
 def resolve(
@@ -114,19 +103,3 @@ def resolve(
     if flower.benchmark:
         own["scenario"] = {"benchmark": 1}
     return configs.parse(own, source, overrides=overrides)
-
-
-def _message(error: ValidationError) -> str:
-    known = [_hyphens(name) for name in Flower.model_fields]
-    lines = []
-    for found in error.errors():
-        key = ".".join(str(part) for part in found["loc"])
-        if not key:
-            lines.append(f"{str(found['msg']).removeprefix('Value error, ')}.")
-            continue
-        if found["type"] == "extra_forbidden":
-            text = f"is not known.{nearest(key, known)} Known: {', '.join(known)}."
-        else:
-            text = f"= {found['input']!r} is not valid: {found['msg'].lower()}."
-        lines.append(f"{SECTION}.{key} {text}")
-    return "\n".join(["[tool.flwr.app.config] has errors. Correct these:", *lines])

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from flr.arrays import Arrays, canonical_json
-from flr.errors import RunError
+from flr.core.arrays import Arrays, canonical_json
+from flr.core.errors import RunError
 
 SCHEMA = 1  # of notes; a site refuses a server that speaks another one
 
@@ -28,7 +28,16 @@ class WireError(RunError):
 
 def to_record(arrays: Arrays) -> ArrayRecord:
     """Arrays as Flower carries them, in a fixed order."""
-    return ArrayRecord({name: _array(name, arrays[name]) for name in sorted(arrays)})
+    record = ArrayRecord()
+    for name, value in sorted(arrays.items()):
+        try:
+            record[name] = Array(value.detach().cpu().numpy())
+        except TypeError:
+            raise RunError(
+                f"Expected numbers of a type that NumPy knows too; {name} is {value.dtype}, which "
+                "Flower cannot carry unchanged. Convert the model to float32."
+            ) from None
+    return record
 
 
 def from_record(record: ArrayRecord) -> Arrays:
@@ -68,13 +77,3 @@ def read(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
             f"({type(error).__name__}). Run the same version of flr everywhere."
         ) from error
     return dict(note), received
-
-
-def _array(name: str, value: torch.Tensor) -> Array:
-    try:
-        return Array(value.detach().cpu().numpy())
-    except TypeError:
-        raise RunError(
-            f"Expected numbers of a type that NumPy knows too; {name} is {value.dtype}, which "
-            "Flower cannot carry unchanged. Convert the model to float32."
-        ) from None

@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from flr.client.selection import estimated_noise, forget_rate_at, small_loss, take
-from flr.contract import Batch, Client, Method
-from flr.registry import register
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Traits
+from flr.methods.shared.selection import estimated_noise, forget_rate_at, small_loss, take
 
 __all__ = ["CoTeaching", "Exchange", "exchange", "forget_rate_at", "small_loss"]
 
@@ -69,21 +70,23 @@ class CoTeaching(Method):
     gradual: Annotated[int, Ge(1)] | None = None
     exponent: Annotated[float, Gt(0)] = 1.0
 
-    approach = ("selection",)
-    models = 2
-    cost = "one forward and one backward pass of both networks per batch"
+    traits = Traits(
+        approach=("selection",),
+        networks=2,
+        cost="one forward and one backward pass of both networks per batch",
+    )
 
     def begin(self, c: Client) -> None:
         rate = estimated_noise(c) if self.forget_rate == "estimate" else self.forget_rate
         gradual = max(10, c.rounds // 20) if self.gradual is None else self.gradual
-        c.memory["coteaching.forget"] = forget_rate_at(c.round, rate, gradual, self.exponent)
+        c.scratch["coteaching.forget"] = forget_rate_at(c.round, rate, gradual, self.exponent)
 
     def loss(self, c: Client, b: Batch) -> Tensor:
         logits = (c.model[0](b.x), c.model[1](b.x))
-        chosen = choices(logits, b.y, c.memory["coteaching.forget"])
+        chosen = choices(logits, b.y, c.scratch["coteaching.forget"])
         total = torch.zeros((), device=b.x.device)
         for net in range(2):
             rows = chosen[1 - net]
             total = total + c.method.criterion(c, logits[net][rows], take(b, rows))
-            total = total + c.method.regularise(c, net, logits[net], b)
+            total = total + c.method.regularize(c, net, logits[net], b)
         return total

@@ -14,13 +14,15 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor, nn
 
-from flr.client import mixmatch
-from flr.client.memory import evaluating
-from flr.client.mixtures import clean_probability
-from flr.client.selection import draw_seed, sample_losses, two_views
-from flr.contract import Batch, Client, Method
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Traits
 from flr.methods.mixup import as_rows, draw_weight, mix
-from flr.registry import register
+from flr.methods.shared import mixmatch
+from flr.methods.shared.mixtures import clean_probability
+from flr.methods.shared.selection import draw_seed, sample_losses, two_views
+from flr.methods.shared.warmup import endless_warmup
+from flr.models.inference import evaluating
 
 if TYPE_CHECKING:
     from flr.config import Config
@@ -70,19 +72,17 @@ class DivideMix(Method):
     warmup_rounds: Annotated[int, Ge(0)] | None = None
     penalise_confidence: bool = False
 
-    approach = ("selection", "correction")
-    models = 2
-    cost = (
-        "per batch and network one forward and one backward pass over four rows a sample, and six "
-        "forward passes to guess labels; per epoch one forward pass over all samples"
+    traits = Traits(
+        approach=("selection", "correction"),
+        networks=2,
+        cost=(
+            "per batch and network one forward and one backward pass over four rows a sample, and "
+            "six forward passes to guess labels; per epoch one forward pass over all samples"
+        ),
     )
 
     def check(self, config: Config) -> Iterable[str]:
-        if (self.warmup_rounds or 0) >= config.rounds:
-            yield (
-                f"warmup_rounds = {self.warmup_rounds} with rounds = {config.rounds}: the warm-up "
-                "would never end. Lower warmup_rounds, or leave it out for a tenth of the rounds"
-            )
+        return endless_warmup(self.warmup_rounds, config.rounds, "a tenth")
 
     def warmup(self, rounds: int) -> int:
         """The rounds of plain cross-entropy, at least one: random networks split at random."""
@@ -140,12 +140,12 @@ class DivideMix(Method):
             lx = c.method.criterion(c, logits[:n], b.labelled)
             lu = mixmatch.unlabelled_loss(logits[n:], b.y[n:])
             total = lx + b.lam_u * lu + mixmatch.prior_penalty(logits)
-            return total + c.method.regularise(c, b.net, logits[:n], b.labelled)
+            return total + c.method.regularize(c, b.net, logits[:n], b.labelled)
         total = torch.zeros((), device=b.x.device)
         for net in b.networks or range(2):
             logits = c.model[net](b.x)
             total = total + c.method.criterion(c, logits, b)
-            total = total + c.method.regularise(c, net, logits, b)
+            total = total + c.method.regularize(c, net, logits, b)
             if self.penalise_confidence:
                 total = total + mixmatch.confidence_penalty(logits)
         return total

@@ -13,10 +13,12 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from flr.arrays import Arrays
-from flr.client.memory import agreement, clamped, remembered, settled
-from flr.contract import Batch, Client, Declared, Method
-from flr.registry import register
+from flr.core.arrays import Arrays
+from flr.core.contract import Batch, Client, Method, SamplePredictions
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
+from flr.methods.shared.prediction_tables import rows_of
+from flr.methods.shared.soft_labels import agreement, clamped, settled, visited
 
 CLAMP = 1e-4
 
@@ -26,7 +28,7 @@ def elr_target(target: Tensor, p: Tensor, beta: float) -> Tensor:
     return beta * target + (1 - beta) * settled(p, CLAMP)
 
 
-def elr_regulariser(p: Tensor, target: Tensor) -> Tensor:
+def elr_regularizer(p: Tensor, target: Tensor) -> Tensor:
     """mean_i log(1 - <target_i, p_i>), p clamped but not normalised again."""
     return agreement(clamped(p, CLAMP), target)
 
@@ -37,7 +39,7 @@ def elr_loss(
     """One visit: CE(z, y) + lam * mean log(1 - <target, p>), and the targets after it."""
     p = logits.softmax(1)
     target = elr_target(target, p, beta)
-    return F.cross_entropy(logits, y) + lam * elr_regulariser(p, target), target
+    return F.cross_entropy(logits, y) + lam * elr_regularizer(p, target), target
 
 
 @register("elr", title="ELR", paper="Liu et al., NeurIPS 2020", year=2020)
@@ -58,27 +60,38 @@ class ELR(Method):
     lam: Annotated[float, Ge(0)] = 4.0
     beta: Annotated[float, Ge(0), Le(1)] = 0.5
 
-    approach = ("loss",)
-    keeps = (
-        Declared("elr.{net}.target", ("samples", "classes"), "running average of predictions"),
+    traits = Traits(
+        approach=("loss",),
+        keeps=(
+            Declared("elr.{net}.target", ("samples", "classes"), "running average of predictions"),
+        ),
     )
 
     def begin(self, c: Client) -> None:
         for net in range(len(c.model)):
             stored = c.state.get(f"elr.{net}.target")
             fresh = torch.zeros(len(c.data), c.data.classes)
-            c.memory[f"elr.{net}"] = (fresh if stored is None else stored.clone()).to(
+            c.scratch[f"elr.{net}"] = (fresh if stored is None else stored.clone()).to(
                 c.data.x.device
             )
 
-    def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
-        table = c.memory[f"elr.{net}"]
-        seen = remembered(c, net, logits, b)
+    def regularize(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
+        table = c.scratch[f"elr.{net}"]
+        p = logits.softmax(1)
+        seen = visited(c, net, p, b)
         table[seen.index] = elr_target(table[seen.index], seen.p, self.beta)
         target = seen.spread(table[seen.index], b)
-        return self.lam * elr_regulariser(logits.softmax(1), target)
+        return self.lam * elr_regularizer(p, target)
 
     def finish(self, c: Client) -> Arrays:
         for net in range(len(c.model)):
-            c.state[f"elr.{net}.target"] = c.memory[f"elr.{net}"].cpu()
+            c.state[f"elr.{net}.target"] = c.scratch[f"elr.{net}"].cpu()
         return {}
+
+    def sample_predictions(self, state: Arrays, classes: int) -> SamplePredictions | None:
+        nets = [net for net in range(len(state)) if f"elr.{net}.target" in state]
+        if not nets:
+            return None
+        rows = torch.stack([rows_of(state, f"elr.{net}.target", classes) for net in nets])
+        visited = torch.stack([state[f"elr.{net}.target"].any(1) for net in nets]).all(0)
+        return SamplePredictions({"local": rows.mean(0)}, visited, "ELR")

@@ -11,8 +11,9 @@ from typing import Annotated
 from annotated_types import Ge
 from torch import Tensor
 
-from flr.contract import Batch, Client, Method
-from flr.registry import register
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Traits
 
 
 def entropy(logits: Tensor) -> Tensor:
@@ -25,7 +26,7 @@ def entropy(logits: Tensor) -> Tensor:
     "em", title="Entropy minimisation", paper="Grandvalet and Bengio, NeurIPS 2004", year=2004
 )
 @dataclass(frozen=True)
-class EntropyMinimisation(Method):
+class EntropyMinimization(Method):
     """Adds the entropy of the predictions to any loss, which makes the network decide.
 
     Equation:
@@ -39,7 +40,7 @@ class EntropyMinimisation(Method):
 
     lam: Annotated[float, Ge(0)] = 4.0
 
-    approach = ("loss",)
+    traits = Traits(approach=("loss",))
 
-    def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
+    def regularize(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
         return self.lam * entropy(logits)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flr.contract import Method
-from flr.registry import register
+from flr.core.contract import Method
+from flr.core.registry import register
 
 
 @register("fedavg", title="FedAvg", paper="McMahan et al., AISTATS 2017", year=2017)

@@ -14,16 +14,17 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from flr import registry, seeds
-from flr.arrays import Arrays
-from flr.client.lid import candidates, corrected, lid, output_losses
-from flr.client.memory import evaluating
-from flr.client.mixtures import two_groups
-from flr.client.selection import PART, draw_seed
-from flr.contract import Batch, Client, Declared, Reply, Server, Task
-from flr.inside import Around
+from flr.core import registry, seeds
+from flr.core.arrays import Arrays
+from flr.core.contract import Batch, Client, Reply, Server, Task
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
 from flr.methods.mixup import Mixup
-from flr.registry import register
+from flr.methods.shared.lid import candidates, corrected, lid, output_losses
+from flr.methods.shared.mixtures import two_groups
+from flr.methods.shared.selection import draw_seed
+from flr.methods.shared.wrapper import Wrapper
+from flr.models.inference import evaluating, method_logits
 
 if TYPE_CHECKING:
     from flr.config import Config
@@ -60,7 +61,7 @@ def stage_ends(
     },
 )
 @dataclass(frozen=True)
-class FedCorr(Around):
+class FedCorr(Wrapper):
     """Finds noisy clients by their predictions' dimension, and corrects labels, in three stages.
 
     Equation:
@@ -96,25 +97,29 @@ class FedCorr(Around):
     lid_neighbours: Annotated[int, Ge(1)] = 20
     repo_quirks: bool = False
 
-    approach = ("correction", "loss")
-    sends = (
-        Declared("fedcorr.lid", (), "mean LID of its predictions", torch.float64, "in stage 1"),
-        Declared("fedcorr.level", (), "estimated noise of its labels", torch.float64, "in stage 1"),
+    own_traits = Traits(
+        approach=("correction", "loss"),
+        sends=(
+            Declared("fedcorr.lid", (), "mean LID of its predictions", torch.float64, "in stage 1"),
+            Declared(
+                "fedcorr.level", (), "estimated noise of its labels", torch.float64, "in stage 1"
+            ),
+        ),
+        receives=(
+            Declared("fedcorr.stage", (), "1, 2 or 3", torch.int64),
+            Declared("fedcorr.mu", (), "its estimated level, 0 if clean (stage 1)", torch.float64),
+        ),
+        keeps=(
+            Declared("fedcorr.labels", ("samples",), "labels as corrected", torch.int64),
+            Declared("fedcorr.losses", ("samples",), "losses after its last turn in stage 1"),
+        ),
+        cost=(
+            "in stage 1 one more forward pass over the site, distances between all its "
+            "predictions, and the clients one after another"
+        ),
+        individual=True,
+        note="The first stage trains one client at a time: workers do not speed it up.",
     )
-    receives = (
-        Declared("fedcorr.stage", (), "1, 2 or 3", torch.int64),
-        Declared("fedcorr.mu", (), "its estimated level, 0 if clean (stage 1)", torch.float64),
-    )
-    keeps = (
-        Declared("fedcorr.labels", ("samples",), "labels as corrected", torch.int64),
-        Declared("fedcorr.losses", ("samples",), "losses after its last turn in stage 1"),
-    )
-    cost = (
-        "in stage 1 one more forward pass over the site, distances between all its predictions, and"
-        " the clients one after another"
-    )
-    individual = True
-    note = "The first stage trains one client at a time: workers do not speed it up."
 
     def check(self, config: Config) -> Iterable[str]:
         yield from super().check(config)
@@ -148,22 +153,22 @@ class FedCorr(Around):
         return c.state.get("fedcorr.labels", c.data.y).to(c.data.y.device)
 
     def batches(self, c: Client, epoch: int) -> Iterator[Batch]:
-        mixed = self.mixup > 0 and not self.owns("batches")
+        mixed = self.mixup > 0 and not self.part.owns("batches")
         made = Mixup(self.mixup).batches(c, epoch) if mixed else super().batches(c, epoch)
         for number, b in enumerate(made):
-            c.memory["fedcorr.first"] = number == 0
+            c.scratch["fedcorr.first"] = number == 0
             yield b
 
     def penalty(self, c: Client, net: int) -> Tensor | float:
-        term = super().penalty(c, net)
+        term: Tensor | float = super().penalty(c, net)
         mu = float(c.inbox["fedcorr.mu"])
-        if self.beta == 0 or mu == 0 or c.memory["fedcorr.first"]:
+        if self.beta == 0 or mu == 0 or c.scratch["fedcorr.first"]:
             return term
         w, w_srv = c.model[net].parameters(), c.reference[net].parameters()
         return term + proximal(list(w), list(w_srv), mu, self.beta)
 
     def finish(self, c: Client) -> Arrays:
-        sent = super().finish(c)
+        sent: Arrays = super().finish(c)
         c.state["fedcorr.labels"] = c.data.y.cpu()
         if int(c.inbox["fedcorr.stage"]) > 1:
             c.state.setdefault("fedcorr.losses", torch.zeros(len(c.data)))
@@ -192,9 +197,9 @@ class FedCorr(Around):
     @torch.no_grad()
     def outputs(self, c: Client) -> Tensor:
         """Logits of the site's samples in eval mode; the authors' code augments the images."""
+        if not self.repo_quirks:
+            return method_logits(c.method, c.model, c.data.x)
         with evaluating(c.model):
-            if not self.repo_quirks:
-                return torch.cat([c.method.predict(c.model, x) for x in c.data.x.split(PART)])
             made = [(b.index, c.method.predict(c.model, b.x)) for b in c.make_batches(c)]
         return torch.cat([z for _, z in made])[torch.cat([index for index, _ in made]).argsort()]
 

@@ -14,9 +14,10 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from flr.aggregate import mean, weighted_average
-from flr.arrays import Arrays, with_prefix
-from flr.contract import MODEL, Client, Declared, Method, Reply, Server, Task
-from flr.registry import register
+from flr.core.arrays import Arrays, with_prefix
+from flr.core.contract import MODEL, Client, Method, Reply, Server, Task
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
 
 AVERAGE, SUM_H = "feddyn.average.", "feddyn.sum_h."
 
@@ -78,9 +79,11 @@ class FedDyn(Method):
 
     alpha: Annotated[float, Ge(0)] = 0.01
 
-    keeps = (Declared("feddyn.{net}.h", ("parameters",), "its drift so far"),)
-    receives = (Declared("feddyn.mean_samples", (), "mean number of samples of a site"),)
-    aggregates = True
+    traits = Traits(
+        keeps=(Declared("feddyn.{net}.h", ("parameters",), "its drift so far"),),
+        receives=(Declared("feddyn.mean_samples", (), "mean number of samples of a site"),),
+        aggregates=True,
+    )
 
     def start(self, s: Server) -> None:
         s.arrays["feddyn.mean_samples"] = torch.tensor(sum(s.examples) / len(s.examples))
@@ -89,19 +92,19 @@ class FedDyn(Method):
 
     def begin(self, c: Client) -> None:
         mean_n = c.inbox["feddyn.mean_samples"].item()
-        c.memory["feddyn.alpha"] = local_alpha(self.alpha, len(c.data), mean_n)
+        c.scratch["feddyn.alpha"] = local_alpha(self.alpha, len(c.data), mean_n)
         for net, received in enumerate(c.reference):
             h = c.state.get(f"feddyn.{net}.h")
             start = [torch.zeros_like(w) for w in received.parameters()]
-            c.memory[f"feddyn.{net}"] = start if h is None else shaped(h, received)
+            c.scratch[f"feddyn.{net}"] = start if h is None else shaped(h, received)
 
     def penalty(self, c: Client, net: int) -> Tensor | float:
         w, received = list(c.model[net].parameters()), list(c.reference[net].parameters())
-        return dynamic_penalty(w, received, c.memory[f"feddyn.{net}"], c.memory["feddyn.alpha"])
+        return dynamic_penalty(w, received, c.scratch[f"feddyn.{net}"], c.scratch["feddyn.alpha"])
 
     def finish(self, c: Client) -> Arrays:
         for net, (network, received) in enumerate(zip(c.model, c.reference, strict=True)):
-            drifts = c.memory[f"feddyn.{net}"]
+            drifts = c.scratch[f"feddyn.{net}"]
             trios = zip(drifts, network.parameters(), received.parameters(), strict=True)
             h = [updated_h(*trio).detach().flatten() for trio in trios]
             c.state[f"feddyn.{net}.h"] = torch.cat(h).cpu()

@@ -12,9 +12,10 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from flr.contract import Batch, Client, Method
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Traits
 from flr.data.batches import Batches, augment
-from flr.registry import register
 
 CLAMP = 1e-6
 
@@ -77,8 +78,10 @@ class FedLSR(Method):
     view_noise: Annotated[float, Ge(0)] = 0.1
     repo_quirks: bool = False
 
-    approach = ("loss",)
-    cost = "two forward and two backward passes per batch"
+    traits = Traits(
+        approach=("loss",),
+        cost="two forward and two backward passes per batch",
+    )
 
     def loss(self, c: Client, b: Batch) -> Tensor:
         total = torch.zeros((), device=b.x.device)
@@ -90,7 +93,7 @@ class FedLSR(Method):
             log_p_s = blended(z1, z2, weight)
             p1, p2 = sharpened(z1, self.sharpness), sharpened(z2, self.sharpness)
             total = total + c.method.criterion(c, log_p_s.exp() if self.repo_quirks else log_p_s, b)
-            total = total + c.method.regularise(c, net, z1, b)
+            total = total + c.method.regularize(c, net, z1, b)
             total = total + gamma * jensen_shannon(p1, p2)
             total = total + self.lam_e * self_entropy(p1, p2, self.repo_quirks)
         return total

@@ -13,8 +13,8 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from flr.contract import Client, Method
-from flr.registry import register
+from flr.core.contract import Client, Method
+from flr.core.registry import register
 
 
 def proximal(w: Iterable[Tensor], w_srv: Iterable[Tensor], mu: float) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import torch
@@ -14,13 +15,16 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from flr.arrays import Arrays
-from flr.client.copies import copied, flatten, renamed, unflatten, with_tuned_head
 from flr.client.fit import freeze_norms_for_single_samples
-from flr.client.mixtures import clean_probability, min_max
-from flr.client.selection import batches_of, draw_seed, outputs, sample_losses, subset
-from flr.contract import MODEL, Batch, Client, Declared, Method, Reply, Server, Task
-from flr.registry import register
+from flr.core.arrays import Arrays
+from flr.core.contract import MODEL, Batch, Client, Method, Reply, Server, Task
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
+from flr.methods.shared.mixtures import clean_probability, min_max
+from flr.methods.shared.network_copies import copied, flatten, renamed, unflatten, with_tuned_head
+from flr.methods.shared.selection import batches_of, draw_seed, sample_losses, subset
+from flr.methods.shared.warmup import endless_warmup
+from flr.models.inference import logits_of
 
 if TYPE_CHECKING:
     from flr.config import Config
@@ -96,38 +100,32 @@ class FedRN(Method):
     w_alpha: Annotated[float, Ge(0), Le(1)] = 0.5
     warmup_rounds: Annotated[int, Ge(1)] | None = None
 
-    approach = ("selection",)
-    sends = (
-        Declared("fedrn.expertise", (), "accuracy of the local model on the given labels"),
-        Declared("fedrn.output", ("classes",), "logits of the local model for a Gaussian image"),
-    )
-    keeps = (Declared("fedrn.own", ("weights",), "the site's last model"),)
-    individual = True
-    cost = (
-        "one forward and one backward pass per batch of the samples found clean; after the warm-up "
-        "also an epoch of the head and a forward pass of all samples for each neighbour"
-    )
-
-    def __post_init__(self) -> None:
-        # A class variable of a method, but this one's depends on an option.
-        models = [
+    @cached_property
+    def traits(self) -> Traits:
+        """How many models a site receives depends on `neighbours`."""
+        models = (
             Declared(f"neighbour.{i}.*", ("weights",), "the last model of another site", when=LATER)
             for i in range(self.neighbours)
-        ]
-        scores = Declared(
-            "fedrn.scores",
-            (self.neighbours + 1,),
-            "weights of own model and neighbours",
-            when=LATER,
         )
-        object.__setattr__(self, "receives", (*models, scores))
+        scores = (self.neighbours + 1,), "weights of own model and neighbours"
+        return Traits(
+            approach=("selection",),
+            sends=(
+                Declared("fedrn.expertise", (), "accuracy of the local model on the given labels"),
+                Declared("fedrn.output", ("classes",), "its logits for a Gaussian image"),
+            ),
+            receives=(*models, Declared("fedrn.scores", *scores, when=LATER)),
+            keeps=(Declared("fedrn.own", ("weights",), "the site's last model"),),
+            individual=True,
+            cost=(
+                "one forward and one backward pass per batch of the samples found clean; after the "
+                "warm-up also an epoch of the head and a forward pass of all samples for each "
+                "neighbour"
+            ),
+        )
 
     def check(self, config: Config) -> Iterable[str]:
-        if (self.warmup_rounds or 0) >= config.rounds:
-            yield (
-                f"warmup_rounds = {self.warmup_rounds} with rounds = {config.rounds}: the warm-up "
-                "would never end. Lower warmup_rounds, or leave it out for a fifth of the rounds"
-            )
+        return endless_warmup(self.warmup_rounds, config.rounds, "a fifth")
 
     def warmup(self, rounds: int) -> int:
         """Rounds of FedAvg."""
@@ -145,7 +143,7 @@ class FedRN(Method):
                 p.append(self.clean(c, neighbour))
         scores = c.inbox.get("fedrn.scores", torch.ones(1))[: len(p)]
         rows = believed(joint_probability(p, scores.to(p[0])))
-        c.memory["fedrn.rows"] = rows
+        c.scratch["fedrn.rows"] = rows
         freeze_norms_for_single_samples(subset(c, rows))
 
     def clean(self, c: Client, network: nn.Module) -> Tensor:
@@ -153,17 +151,17 @@ class FedRN(Method):
         return clean_probability(sample_losses(network, c.data), draw_seed(c), max_iter=100)
 
     def batches(self, c: Client, epoch: int) -> Iterator[Batch]:
-        rows = c.memory.get("fedrn.rows")
+        rows = c.scratch.get("fedrn.rows")
         return c.make_batches(c) if rows is None else batches_of(c, rows)
 
     def finish(self, c: Client) -> Arrays:
         network, image = c.model[0], torch.Generator().manual_seed(IMAGE)
         c.state["fedrn.own"] = flatten(network)
         noise = torch.randn((1, *c.data.x.shape[1:]), generator=image).to(c.data.x)
-        right = outputs(network, c.data.x).argmax(1) == c.data.y
+        right = logits_of(network, c.data.x).argmax(1) == c.data.y
         return {
             "fedrn.expertise": right.float().mean().cpu(),
-            "fedrn.output": outputs(network, noise)[0].float().cpu(),
+            "fedrn.output": logits_of(network, noise)[0].float().cpu(),
         }
 
     def plan(self, s: Server) -> Task | None:

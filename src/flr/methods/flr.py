@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import torch
@@ -14,23 +15,26 @@ import torch.nn.functional as F
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from flr.arrays import Arrays, with_prefix
-from flr.client.memory import (
-    FirstLooks,
+from flr.core.arrays import Arrays, with_prefix
+from flr.core.contract import Batch, Client, Method, SamplePredictions
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
+from flr.methods.shared.prediction_tables import TableFormat, rows_of
+from flr.methods.shared.soft_labels import (
+    BatchTargets,
+    FrozenPredictions,
     LabelMixture,
-    Remembered,
+    Schedule,
     agreement,
     clamped,
     default_warmup,
     mixture,
     running_average,
     schedule,
-    settled,
+    update_soft_labels,
     visited,
 )
-from flr.client.tables import Form
-from flr.contract import Batch, Client, Declared, Method
-from flr.registry import register
+from flr.methods.shared.warmup import endless_warmup
 
 if TYPE_CHECKING:
     from flr.config import Config
@@ -47,7 +51,7 @@ __all__ = [
 ]
 
 
-DTYPES = {"float32": torch.float32, "float16": torch.float16}
+LATER = {"later": True}  # such an option came after results were kept, and does not rename them
 
 
 class Visit(NamedTuple):
@@ -76,10 +80,8 @@ def flr_loss(
     clamp: float = 1e-4,
 ) -> Visit:
     """Eq. 1: mean CE(y, p) + lam * mean log(1 - <p, t>); s, m, t updated first, held constant."""
-    p = logits.softmax(1)
-    s = running_average(s, settled(server_logits.softmax(1), clamp), beta, seen)
-    m = running_average(m, settled(p, clamp), gamma, seen)
-    t = mixture(s, m, alpha)
+    p, now = logits.softmax(1), Schedule(alpha, beta, gamma)
+    s, m, t = update_soft_labels(s, m, p, server_logits.softmax(1), seen, now, clamp)
     ce, reg = F.cross_entropy(logits, y), agreement(clamped(p, clamp), t)
     return Visit(ce + lam * reg, ce, reg, s, m, t)
 
@@ -88,16 +90,6 @@ def flr_gradient(p: Tensor, y: Tensor, t: Tensor, lam: float) -> Tensor:
     """Eq. 2: dL/dz_c = p_c - y_c + lam * p_c * (<p, t> - t_c) / (1 - <p, t>), y one-hot."""
     inner = (p * t).sum(1, keepdim=True)
     return p - y + lam * p * (inner - t) / (1 - inner)
-
-
-def _kept(form: Form, warmup: str) -> tuple[Declared, ...]:
-    tables = (
-        *form.declared("flr.{net}.s", "running average of the global model's predictions"),
-        *form.declared("flr.{net}.m", "running average of the local model's predictions"),
-        Declared("flr.{net}.seen", ("samples",), "which samples were visited", torch.bool),
-    )
-    when = "after the warm-up" if warmup == "ce" else ""
-    return tuple(replace(table, when=when) for table in tables)
 
 
 @register(
@@ -154,37 +146,37 @@ class FLR(Method):
     warmup: Literal["ce", "schedule"] = "ce"
     warmup_rounds: Annotated[int, Ge(0)] | None = None
     clamp: Annotated[float, Ge(0), Le(0.1)] = 1e-4
-    server_predictions: Literal["batch", "round"] = "batch"
-    table_dtype: Literal["float32", "float16"] = "float32"
+    server_predictions: Literal["batch", "round"] = field(default="batch", metadata=LATER)
+    table_dtype: Literal["float32", "float16"] = field(default="float32", metadata=LATER)
     top_k: Annotated[int, Ge(1)] | None = None
 
-    approach = ("loss",)
-    keeps = _kept(Form(), warmup)
-
-    def __post_init__(self) -> None:
-        # These are class variables of a method, but here they depend on the options.
-        object.__setattr__(self, "keeps", _kept(self.form, self.warmup))
-        object.__setattr__(self, "cost", Method.cost + self._extra_cost())
+    @cached_property
+    def traits(self) -> Traits:
+        """What a site keeps, and what it costs, depends on the options."""
+        declared, average = self.format.declared, "running average of the {} model's predictions"
+        kept = (
+            *declared("flr.{net}.s", average.format("global")),
+            *declared("flr.{net}.m", average.format("local")),
+            Declared("flr.{net}.seen", ("samples",), "which samples were visited", torch.bool),
+        )
+        when = "after the warm-up" if self.warmup == "ce" else ""
+        more = {
+            "batch": ", and one more forward pass of the global model",
+            "round": ", and one more forward pass over the site in each round",
+        }
+        return Traits(
+            approach=("loss",),
+            keeps=tuple(replace(table, when=when) for table in kept),
+            cost=Traits.cost + (more[self.server_predictions] if self.alpha else ""),
+        )
 
     @property
-    def form(self) -> Form:
+    def format(self) -> TableFormat:
         """How the tables are stored."""
-        return Form(DTYPES[self.table_dtype], self.top_k)
-
-    def _extra_cost(self) -> str:
-        if not self.alpha:
-            return ""
-        if self.server_predictions == "round":
-            return ", and one more forward pass over the site in each round"
-        return ", and one more forward pass of the global model"
+        return TableFormat(getattr(torch, self.table_dtype), self.top_k)
 
     def check(self, config: Config) -> Iterable[str]:
-        if (self.warmup_rounds or 0) >= config.rounds:
-            yield (
-                f"warmup_rounds = {self.warmup_rounds} with rounds = {config.rounds}: the warm-up "
-                f"would never end. "
-                "Lower warmup_rounds, or leave it out for a sixth of the rounds"
-            )
+        return endless_warmup(self.warmup_rounds, config.rounds, "a sixth")
 
     def begin(self, c: Client) -> None:
         warmup = default_warmup(c.rounds) if self.warmup_rounds is None else self.warmup_rounds
@@ -200,33 +192,33 @@ class FLR(Method):
                 gamma=self.gamma,
                 linear=self.linear,
                 clamp=self.clamp,
-                dtype=self.form.dtype,
+                dtype=self.format.dtype,
                 top_k=self.top_k,
             )
             prefix = f"flr.{net}."
             if kept := with_prefix(c.state, prefix):
                 tables.load_tables({key.removeprefix(prefix): t for key, t in kept.items()})
             tables.schedule(c.round, c.rounds, warmup)
-            c.memory[prefix] = tables.to(c.data.x.device)
+            c.scratch[prefix] = tables.to(c.data.x.device)
             if self.alpha and self.server_predictions == "round":
-                c.memory[prefix + "first"] = FirstLooks(
-                    len(c.data), c.data.classes, self.form, c.data.x.device
+                c.scratch[prefix + "first"] = FrozenPredictions(
+                    len(c.data), c.data.classes, self.format, c.data.x.device
                 )
 
-    def regularise(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
-        tables = c.memory.get(f"flr.{net}.")
+    def regularize(self, c: Client, net: int, logits: Tensor, b: Batch) -> Tensor | float:
+        tables: LabelMixture | None = c.scratch.get(f"flr.{net}.")
         if tables is None:
             return 0.0
         p = logits.softmax(1)
         seen = visited(c, net, p, b)
         p_srv = self._server_predictions(c, net, seen) if self.alpha else seen.p
         t = seen.spread(tables.update(seen.p, p_srv, seen.index), b)
-        return self.lam * agreement(clamped(p, self.clamp), t)
+        return tables.term(p, t)
 
     @torch.no_grad()
-    def _server_predictions(self, c: Client, net: int, seen: Remembered) -> Tensor:
+    def _server_predictions(self, c: Client, net: int, seen: BatchTargets) -> Tensor:
         if self.server_predictions == "round":
-            looks: FirstLooks = c.memory[f"flr.{net}.first"]
+            looks: FrozenPredictions = c.scratch[f"flr.{net}.first"]
             return looks.predictions(c.reference[net], seen.x, seen.index)
         logits: Tensor = c.reference[net](seen.x)
         return logits.softmax(1)
@@ -234,6 +226,18 @@ class FLR(Method):
     def finish(self, c: Client) -> Arrays:
         for net in range(len(c.model)):
             prefix = f"flr.{net}."
-            if prefix in c.memory:
-                c.state |= {prefix + key: t for key, t in c.memory[prefix].tables().items()}
+            if prefix in c.scratch:
+                c.state |= {prefix + key: t for key, t in c.scratch[prefix].tables().items()}
         return {}
+
+    def sample_predictions(self, state: Arrays, classes: int) -> SamplePredictions | None:
+        nets = [net for net in range(len(state)) if f"flr.{net}.seen" in state]
+        if not nets:
+            return None
+        letters = {"global": "s", "local": "m"} if self.alpha else {"local": "m"}
+        views = {
+            view: torch.stack([rows_of(state, f"flr.{net}.{letter}", classes) for net in nets])
+            for view, letter in letters.items()
+        }
+        seen = torch.stack([state[f"flr.{net}.seen"].bool() for net in nets]).all(0)
+        return SamplePredictions({view: t.mean(0) for view, t in views.items()}, seen, "FLR")

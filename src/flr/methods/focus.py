@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor
 
-from flr.aggregate.parts import weighted_average
-from flr.arrays import Arrays, with_prefix
-from flr.client.memory import evaluating
-from flr.client.selection import PART
-from flr.contract import MODEL, Client, Declared, Method, Reply, Server, Task
-from flr.registry import register
+from flr.aggregate.common import weighted_average
+from flr.core.arrays import Arrays, with_prefix
+from flr.core.contract import MODEL, Client, Method, Reply, Server, Task
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
+from flr.models.inference import method_logits
 
 WORST = 1e6  # stands for a loss that is not a number
 
@@ -58,21 +58,23 @@ class Focus(Method):
 
     alpha: Annotated[float, Ge(0)] = 1.0
 
-    approach = ("aggregation",)
-    sends = (Declared("focus.loss", (), "loss of the global model on the site's data"),)
-    cost = (
-        "one forward and one backward pass per batch, one more forward pass over the site, and the "
-        "server's clean samples through every client's model"
+    traits = Traits(
+        approach=("aggregation",),
+        sends=(Declared("focus.loss", (), "loss of the global model on the site's data"),),
+        cost=(
+            "one forward and one backward pass per batch, one more forward pass over the site, "
+            "and the server's clean samples through every client's model"
+        ),
+        individual=True,
+        aggregates=True,
+        supervised=True,
     )
-    individual = True
-    aggregates = True
-    supervised = True
 
     def begin(self, c: Client) -> None:
-        c.memory["focus.loss"] = self.measure(c)
+        c.scratch["focus.loss"] = self.measure(c)
 
     def finish(self, c: Client) -> Arrays:
-        return dict(c.memory["focus.loss"])
+        return dict(c.scratch["focus.loss"])
 
     def tasks(self) -> dict[str, Callable[[Client], Arrays]]:
         return {"focus-loss": self.measure}  # on the clean samples only
@@ -80,8 +82,7 @@ class Focus(Method):
     @torch.no_grad()
     def measure(self, c: Client) -> Arrays:
         """Mean CE of the received model on a site, in eval mode."""
-        with evaluating(c.model):
-            logits = torch.cat([c.method.predict(c.model, x) for x in c.data.x.split(PART)])
+        logits = method_logits(c.method, c.model, c.data.x)
         return {"focus.loss": F.cross_entropy(logits, c.data.y).cpu().clamp(max=WORST)}
 
     def start(self, s: Server) -> None:

@@ -12,12 +12,12 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from torch import Tensor
 
-from flr.arrays import Arrays
-from flr.contract import Batch, Client, Declared, Method
+from flr.core.arrays import Arrays
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
 from flr.methods.mixup import as_rows
-from flr.registry import register
-
-CHUNK = 512  # samples of one forward pass when pruning
+from flr.models.inference import method_logits
 
 
 def lq(logits: Tensor, y: Tensor, q: float) -> Tensor:
@@ -70,14 +70,16 @@ class GCE(Method):
     kappa: Annotated[float, Ge(0), Lt(1)] = 0.1
     truncate: bool = True
 
-    approach = ("loss", "selection")
-    keeps = (
-        Declared("gce.w", ("samples",), "which samples count", torch.bool),
-        Declared("gce.prunings", (), "how many prunings were due by then", torch.int64),
-    )
-    cost = (
-        "one forward and one backward pass per batch, "
-        "and one more forward pass over the site where a pruning is due"
+    traits = Traits(
+        approach=("loss", "selection"),
+        keeps=(
+            Declared("gce.w", ("samples",), "which samples count", torch.bool),
+            Declared("gce.prunings", (), "how many prunings were due by then", torch.int64),
+        ),
+        cost=(
+            "one forward and one backward pass per batch, "
+            "and one more forward pass over the site where a pruning is due"
+        ),
     )
 
     def begin(self, c: Client) -> None:
@@ -85,12 +87,12 @@ class GCE(Method):
         done = int(c.state.get("gce.prunings", torch.tensor(0)))
         due = prunings_due(c.round, c.rounds) if self.truncate else 0
         if due > done:
-            w = gce_weights(_received_logits(c), c.data.y, self.kappa)
-        c.memory["gce.w"], c.memory["gce.prunings"] = w, max(due, done)
+            w = gce_weights(method_logits(c.method, c.reference, c.data.x), c.data.y, self.kappa)
+        c.scratch["gce.w"], c.scratch["gce.prunings"] = w, max(due, done)
 
     def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
         def part(y: Tensor, index: Tensor) -> Tensor:
-            return gce_loss(logits, y, c.memory["gce.w"][index], self.q, self.kappa)
+            return gce_loss(logits, y, c.scratch["gce.w"][index], self.q, self.kappa)
 
         if b.plain is None or b.partner is None:
             return part(b.y, b.index)
@@ -100,11 +102,6 @@ class GCE(Method):
         return b.weight * first + (1 - b.weight) * part(y[partner], index[partner])
 
     def finish(self, c: Client) -> Arrays:
-        c.state["gce.w"] = c.memory["gce.w"].cpu()
-        c.state["gce.prunings"] = torch.tensor(c.memory["gce.prunings"])
+        c.state["gce.w"] = c.scratch["gce.w"].cpu()
+        c.state["gce.prunings"] = torch.tensor(c.scratch["gce.prunings"])
         return {}
-
-
-@torch.no_grad()
-def _received_logits(c: Client) -> Tensor:
-    return torch.cat([c.method.predict(c.reference, x) for x in c.data.x.split(CHUNK)])

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from annotated_types import Gt, Lt
 from torch import Tensor
 
-from flr.contract import Batch, Client, Method
-from flr.registry import register
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Traits
 
 
 def ls_loss(logits: Tensor, y: Tensor, epsilon: float) -> Tensor:
@@ -50,7 +51,7 @@ class LabelSmoothing(Method):
 
     epsilon: Annotated[float, Gt(-1), Lt(1)] = 0.1
 
-    approach = ("loss",)
+    traits = Traits(approach=("loss",))
 
     def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
         return ls_loss(logits, b.y, self.epsilon)

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from annotated_types import Ge
 from torch import Tensor
 
-from flr.contract import Batch, Client, Method
-from flr.registry import register
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Traits
 
 
 def as_rows(y: Tensor, classes: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -60,7 +61,7 @@ class Mixup(Method):
 
     alpha: Annotated[float, Ge(0)] = 1.0
 
-    approach = ("loss",)
+    traits = Traits(approach=("loss",))
 
     def batches(self, c: Client, epoch: int) -> Iterator[Batch]:
         for b in c.make_batches(c):

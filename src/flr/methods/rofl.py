@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -15,12 +15,13 @@ from annotated_types import Ge, Lt
 from torch import Tensor
 
 from flr.aggregate.means import unweighted
-from flr.arrays import Arrays
-from flr.client.memory import evaluating
-from flr.client.models import embed
-from flr.client.selection import PART, estimated_noise, forget_rate_at, outputs, small_loss, take
-from flr.contract import MODEL, Batch, Client, Declared, Method, Reply, Server, Task
-from flr.registry import register
+from flr.core.arrays import Arrays
+from flr.core.contract import MODEL, Batch, Client, Method, Reply, Server, Task
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
+from flr.methods.shared.selection import estimated_noise, forget_rate_at, small_loss, take
+from flr.models.inference import in_batches, logits_of
+from flr.models.networks import embed
 
 CENTROIDS = "rofl.centroids"
 EPS = 1e-6  # the least weight of a centroid
@@ -104,51 +105,50 @@ class RoFL(Method):
     lam_e: Annotated[float, Ge(0)] = 0.8
     detach_centroid_features: bool = False
 
-    approach = ("selection", "correction")
-    sends = (Declared(CENTROIDS, ("classes", "features"), "mean feature of each given class"),)
-    receives = (Declared(CENTROIDS, ("classes", "features"), "the sites' centroids, averaged"),)
-    cost = "one forward and one backward pass per batch, one or two forward passes of all samples"
-    individual = True
-    aggregates = True
+    traits = Traits(
+        approach=("selection", "correction"),
+        sends=(Declared(CENTROIDS, ("classes", "features"), "mean feature of each given class"),),
+        receives=(Declared(CENTROIDS, ("classes", "features"), "the sites' centroids, averaged"),),
+        cost="one forward and one backward pass per batch, one or two passes over all samples",
+        individual=True,
+        aggregates=True,
+        owns=("batches",),  # nothing may mix samples: labels are believed or replaced one by one
+    )
 
     def begin(self, c: Client) -> None:
         rate = estimated_noise(c) if self.forget_rate == "estimate" else self.forget_rate
         late = max(1, c.rounds // 10) if self.pseudo_rounds is None else self.pseudo_rounds
-        c.memory["rofl.forget"] = forget_rate_at(c.round, rate, self.gradual)
-        c.memory["rofl.early"] = c.round < late
-        c.memory["rofl.lam_cen"] = centroid_weight(c.round, late, self.lam_cen)
-        c.memory["rofl.pseudo"] = outputs(c.model[0], c.data.x).argmax(1)
-        c.memory[CENTROIDS] = c.inbox[CENTROIDS].to(c.data.x)
+        c.scratch["rofl.forget"] = forget_rate_at(c.round, rate, self.gradual)
+        c.scratch["rofl.early"] = c.round < late
+        c.scratch["rofl.lam_cen"] = centroid_weight(c.round, late, self.lam_cen)
+        c.scratch["rofl.pseudo"] = logits_of(c.model[0], c.data.x).argmax(1)
+        c.scratch[CENTROIDS] = c.inbox[CENTROIDS].to(c.data.x)
         if c.round == 0:
-            c.memory[CENTROIDS] = own_centroids(c)
-
-    def batches(self, c: Client, epoch: int) -> Iterator[Batch]:
-        """Owned, so that nothing mixes samples: labels are believed or replaced one by one."""
-        return c.make_batches(c)
+            c.scratch[CENTROIDS] = own_centroids(c)
 
     def loss(self, c: Client, b: Batch) -> Tensor:
         logits, features = embed(c.model[0], b.x)
         rows = small_loss(
-            F.cross_entropy(logits.detach(), b.y, reduction="none"), c.memory["rofl.forget"]
+            F.cross_entropy(logits.detach(), b.y, reduction="none"), c.scratch["rofl.forget"]
         )
-        easy, f_k = take(b, rows), c.memory[CENTROIDS]
+        easy, f_k = take(b, rows), c.scratch[CENTROIDS]
         fixed = features[rows].detach()
         mask = nearest_is_given(fixed, f_k, easy.y)
-        if c.memory["rofl.early"]:
-            c.memory["rofl.pseudo"][easy.index] = easy.y
-        corrected = replace(easy, y=torch.where(mask, easy.y, c.memory["rofl.pseudo"][easy.index]))
-        c.memory[CENTROIDS] = update_centroids(f_k, fixed, easy.y)
+        if c.scratch["rofl.early"]:
+            c.scratch["rofl.pseudo"][easy.index] = easy.y
+        corrected = replace(easy, y=torch.where(mask, easy.y, c.scratch["rofl.pseudo"][easy.index]))
+        c.scratch[CENTROIDS] = update_centroids(f_k, fixed, easy.y)
         detach = self.detach_centroid_features
         pull = centroid_loss(
             fixed if detach else features[rows], f_k, easy.y, mask, "sum" if detach else "mean"
         )
-        lam_cen: float = c.memory["rofl.lam_cen"]
+        lam_cen: float = c.scratch["rofl.lam_cen"]
         total = c.method.criterion(c, logits[rows], corrected) + lam_cen * pull
         total = total + self.lam_e * entropy(logits[rows])
-        return total + c.method.regularise(c, 0, logits, b)
+        return total + c.method.regularize(c, 0, logits, b)
 
     def finish(self, c: Client) -> Arrays:
-        return {CENTROIDS: c.memory[CENTROIDS].cpu()}
+        return {CENTROIDS: c.scratch[CENTROIDS].cpu()}
 
     def start(self, s: Server) -> None:
         # the head is the last matrix of the network: classes x features
@@ -163,9 +163,8 @@ class RoFL(Method):
         s.round += 1
 
 
-@torch.no_grad()
 def own_centroids(c: Client) -> Tensor:
     """The site's class means by the received network, in eval mode."""
-    with evaluating(c.model[0]):
-        features = torch.cat([embed(c.model[0], part)[1] for part in c.data.x.split(PART)])
+    network = c.model[0]
+    features = in_batches(network, lambda part: embed(network, part)[1], c.data.x)
     return class_means(features, c.data.y, c.data.classes)

@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from annotated_types import Ge, Lt
 from torch import Tensor
 
-from flr.contract import Batch, Client, Method
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Traits
 from flr.methods.mixup import as_rows
-from flr.registry import register
 
 
 def reverse_ce(logits: Tensor, y: Tensor, A: float) -> Tensor:  # noqa: N803 - the paper's letter
@@ -54,7 +55,7 @@ class SCE(Method):
     beta: Annotated[float, Ge(0)] = 1.0
     log_zero: Annotated[float, Lt(0)] = -4.0
 
-    approach = ("loss",)
+    traits = Traits(approach=("loss",))
 
     def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
         return sce_loss(logits, b.y, self.alpha, self.beta, self.log_zero)

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from annotated_types import Gt
 from torch import Tensor
 
-from flr.contract import Batch, Client, Method
-from flr.registry import register
+from flr.core.contract import Batch, Client, Method
+from flr.core.registry import register
+from flr.core.traits import Traits
 
 Mode = Literal["sharpen", "soften"]
 
@@ -42,7 +43,7 @@ class TemperatureScaling(Method):
     factor: Annotated[float, Gt(0)] = 4.0
     mode: Mode = "sharpen"
 
-    approach = ("loss",)
+    traits = Traits(approach=("loss",))
 
     def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
         return ts_loss(logits, b.y, self.factor, self.mode)

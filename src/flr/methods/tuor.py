@@ -13,12 +13,13 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from flr.arrays import Arrays, with_prefix
-from flr.client.lid import output_losses
-from flr.client.memory import evaluating
-from flr.client.selection import PART, batches_of
-from flr.contract import MODEL, Batch, Client, Declared, Method, Reply, Server, Task
-from flr.registry import register
+from flr.core.arrays import Arrays, with_prefix
+from flr.core.contract import MODEL, Batch, Client, Method, Reply, Server, Task
+from flr.core.registry import register
+from flr.core.traits import Declared, Traits
+from flr.methods.shared.lid import output_losses
+from flr.methods.shared.selection import batches_of
+from flr.models.inference import method_logits
 
 BINS = 200
 EDGES = torch.logspace(-6, 2, BINS - 1, dtype=torch.float64)  # of losses; each 10 % above the last
@@ -76,23 +77,25 @@ class Tuor(Method):
 
     passes: Annotated[int, Ge(1)] = 20
 
-    approach = ("selection",)
-    sends = (
-        Declared("tuor.histogram", (BINS,), "losses under the benchmark model", when="once"),
-        Declared("tuor.kept", (), "samples it trains on", torch.int32, "with the weights"),
+    traits = Traits(
+        approach=("selection",),
+        sends=(
+            Declared("tuor.histogram", (BINS,), "losses under the benchmark model", when="once"),
+            Declared("tuor.kept", (), "samples it trains on", torch.int32, "with the weights"),
+        ),
+        receives=(Declared("tuor.threshold", (), "the largest loss that is kept"),),
+        keeps=(Declared("tuor.losses", ("samples",), "losses under the benchmark model"),),
+        cost=(
+            "one forward and one backward pass per batch of what is kept; once, a forward pass "
+            "over the site, and training on clean samples at the server"
+        ),
+        supervised=True,
     )
-    receives = (Declared("tuor.threshold", (), "the largest loss that is kept"),)
-    keeps = (Declared("tuor.losses", ("samples",), "losses under the benchmark model"),)
-    cost = (
-        "one forward and one backward pass per batch of what is kept; once, a forward pass over "
-        "the site, and training on clean samples at the server"
-    )
-    supervised = True
 
     # ---- at the client, and on the clean samples, where the inbox names a half of them
 
     def begin(self, c: Client) -> None:
-        c.memory["tuor.rows"] = self.rows(c)
+        c.scratch["tuor.rows"] = self.rows(c)
 
     def rows(self, c: Client) -> Tensor:
         """The samples to work on."""
@@ -106,10 +109,10 @@ class Tuor(Method):
         return kept(c.state["tuor.losses"], threshold).to(c.data.y.device)
 
     def batches(self, c: Client, epoch: int) -> Iterator[Batch]:
-        return batches_of(c, c.memory["tuor.rows"])
+        return batches_of(c, c.scratch["tuor.rows"])
 
     def finish(self, c: Client) -> Arrays:
-        return {"tuor.kept": torch.tensor(len(c.memory["tuor.rows"]), dtype=torch.int32)}
+        return {"tuor.kept": torch.tensor(len(c.scratch["tuor.rows"]), dtype=torch.int32)}
 
     def tasks(self) -> dict[str, Callable[[Client], Arrays]]:
         return {"tuor-losses": self.measure}
@@ -117,8 +120,7 @@ class Tuor(Method):
     @torch.no_grad()
     def measure(self, c: Client) -> Arrays:
         """Keeps the losses of the site under the received model; tells their histogram."""
-        with evaluating(c.model):
-            logits = torch.cat([c.method.predict(c.model, x) for x in c.data.x.split(PART)])
+        logits = method_logits(c.method, c.model, c.data.x)
         losses = output_losses(logits, c.data.y)
         if "tuor.half" in c.inbox:
             return {"tuor.histogram": histogram(losses[self.rows(c)])}

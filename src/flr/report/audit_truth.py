@@ -1,7 +1,7 @@
 """An audit beside the truth, in simulations only: does it find the wrong labels, and know how sure?
 
 The audit itself never sees this. Nothing here imports it either: whatever has a probability and a
-suggestion for each sample can be measured, so that a yardstick is measured by the same lines.
+suggestion for each sample can be measured, also what the audit is compared with.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from flr import config as configs
-from flr.arrays import write_atomically
-from flr.data import sources
+from flr.core.arrays import write_atomically
+from flr.core.errors import DataError
+from flr.data.build import subset
 from flr.data.dataset import Dataset
-from flr.errors import DataError
 from flr.report.memorization import mean
 from flr.scenario import scenario as scenarios
-from flr.scenario.oracle import Oracle
+from flr.scenario.truth import Truth
 
 NAME = "truth.json"
 BINS = 10
@@ -33,15 +33,13 @@ Measured = dict[str, float | None]  # None where a number has no meaning
 
 
 class Scored(Protocol):
-    """What an audit says of each sample of a site."""
+    """What an audit says of each sample: how probably its label is wrong, and another class."""
 
     @property
-    def wrong(self) -> Tensor:
-        """n: how probable it is that the given label is wrong."""
+    def wrong(self) -> Tensor: ...
 
     @property
-    def suggested(self) -> Tensor:
-        """n, int64: another class."""
+    def suggested(self) -> Tensor: ...
 
 
 class Interval(Protocol):
@@ -92,69 +90,63 @@ def report(
     config = configs.load(folder / "config.toml")
     if dataset is None:
         whole = config.data.source.build().load()
-        dataset = sources.subset(whole, config.data.train, config.data.test)
+        dataset = subset(whole, config.data.train, config.data.test)
     if not dataset.verified:
         return None
-    oracle = Oracle.of(scenarios.load(folder / "scenario.safetensors"), dataset)
-    judged = judge(oracle, scores, rates)
+    truth = Truth.of(scenarios.load(folder / "scenario.safetensors"), dataset)
+    judged = judge(truth, scores, rates)
     found: dict[str, Any] = {
         "all": overall(judged),
         "per_client": [{"client": k, **measure(site)} for k, site in judged.items()],
     }
-    text = json.dumps(found, indent=2, allow_nan=False)
-    write_atomically((out or folder / "audit") / NAME, text + "\n")
+    text = json.dumps(found, indent=2, allow_nan=False) + "\n"
+    write_atomically((out or folder / "audit") / NAME, text)
     return found
 
 
 def judge(
-    oracle: Oracle, scores: Mapping[int, Scored], rates: Mapping[int, Interval] | None = None
+    truth: Truth, scores: Mapping[int, Scored], rates: Mapping[int, Interval] | None = None
 ) -> dict[int, Judged]:
     """Puts the truth beside the scores of each client."""
     judged = {}
-    for client in sorted(scores):
-        found = scores[client]
-        samples = len(oracle.true[client]) if client in range(len(oracle.true)) else 0
+    for client, found in sorted(scores.items()):
+        samples = len(truth.true[client]) if client in range(len(truth.true)) else 0
         if not samples or not len(found.wrong) == len(found.suggested) == samples:
             raise DataError(
                 f"Expected scores of the {samples:,} samples that client {client} has in this "
                 f"scenario; got {len(found.wrong):,}. Audit the clients of the same run."
             )
         rate = None if rates is None else rates[client]
-        judged[client] = Judged(
-            found.wrong, found.suggested, oracle.given[client], oracle.true[client], rate
-        )
+        given, true = truth.given[client], truth.true[client]
+        judged[client] = Judged(found.wrong, found.suggested, given, true, rate)
     return judged
 
 
 def overall(judged: Mapping[int, Judged]) -> Measured:
     """All clients as one list, by probability; what is a mean over clients is named so."""
     sites = list(judged.values())
-    joined = Judged(
-        wrong=torch.cat([site.wrong for site in sites]),
-        suggested=torch.cat([site.suggested for site in sites]),
-        given=torch.cat([site.given for site in sites]),
-        true=torch.cat([site.true for site in sites]),
-    )
+
+    def cat(part: str) -> Tensor:
+        return torch.cat([getattr(site, part) for site in sites])
+
+    joined = Judged(cat("wrong"), cat("suggested"), cat("given"), cat("true"))
     estimated = sum(site.estimated * len(site.given) for site in sites) / len(joined.given)
     each = [measure(site) for site in sites]
+    widths = [site.rate.high - site.rate.low for site in sites if site.rate]
     return {
         **measure(joined),
         **_rate(estimated, joined.errors),
         "client_average_precision": mean(one["average_precision"] for one in each),
         "client_rate_error": mean(abs(one["rate_error"] or 0.0) for one in each),
         "client_interval_covers": mean(one["interval_covers"] for one in each),
-        "client_interval_width": mean(
-            site.rate.high - site.rate.low for site in sites if site.rate
-        ),
+        "client_interval_width": mean(widths),
     }
 
 
 def measure(site: Judged) -> Measured:
     """Every number for one list of samples."""
-    errors, wrong = site.errors, site.wrong.double()
-    n, suspects = len(errors), wrong >= SUSPECT
-    right = site.suggested == site.true
-    true_rate = float(errors.double().mean())
+    errors, wrong, right = site.errors, site.wrong.double(), site.suggested == site.true
+    n, suspects, true_rate = len(errors), wrong >= SUSPECT, float(errors.double().mean())
     covers = None if site.rate is None else float(site.rate.low <= true_rate <= site.rate.high)
     return {
         "samples": n,

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from flr.arrays import nbytes
-from flr.client import models
-from flr.client.fit import weights_of
-from flr.contract import Declared, Method
-from flr.registry import Entry
-from flr.stack import parts_of
+from flr.core.arrays import nbytes
+from flr.core.combine import parts_of
+from flr.core.contract import Method
+from flr.core.registry import Entry
+from flr.core.traits import Declared
+from flr.models import networks as models
+from flr.models.networks import weights_of
 
 REQUIRED = "required"
 
@@ -48,9 +49,8 @@ def options(entry: Entry) -> list[Option]:
 def type_name(hint: Any) -> str:
     """A type as a reader of TOML would call it."""
     if get_origin(hint) is None:
-        return {"NoneType": "nothing", "str": "text", "bool": "true or false"}.get(
-            hint.__name__, str(hint.__name__).lower()
-        )
+        names = {"NoneType": "nothing", "str": "text", "bool": "true or false"}
+        return names.get(hint.__name__, str(hint.__name__).lower())
     if get_origin(hint).__name__ == "Literal":
         return " | ".join(repr(value) for value in get_args(hint))
     if get_origin(hint) in (list, tuple, dict):
@@ -68,28 +68,25 @@ def shape_text(declared: Declared) -> str:
 
 def weights_text(method: Method) -> str:
     """The weights as they cross the wire."""
-    return "weights and buffers of " + (
-        "the network" if method.models == 1 else f"{method.models} networks"
-    )
+    count = method.traits.networks
+    return f"weights and buffers of {'the network' if count == 1 else f'{count} networks'}"
 
 
 def leaves_the_site(method: Method) -> list[str]:
     """Everything a client sends in a round."""
-    return [weights_text(method), "the number of its samples", *map(shape_text, method.sends)]
+    what = (weights_text(method), "the number of its samples")
+    return [*what, *map(shape_text, method.traits.sends)]
 
 
 def reaches_the_site(method: Method) -> list[str]:
     """Everything a client receives in a round."""
-    return [
-        weights_text(method),
-        "round, number of rounds, step",
-        *map(shape_text, method.receives),
-    ]
+    what = (weights_text(method), "round, number of rounds, step")
+    return [*what, *map(shape_text, method.traits.receives)]
 
 
 def stays_at_the_site(method: Method) -> list[str]:
     """What a site remembers between rounds."""
-    return [shape_text(d) for d in method.keeps] or ["nothing"]
+    return [shape_text(d) for d in method.traits.keeps] or ["nothing"]
 
 
 def message_bytes(method: Method, weights: int, words: Mapping[str, int]) -> tuple[int, int]:
@@ -98,10 +95,10 @@ def message_bytes(method: Method, weights: int, words: Mapping[str, int]) -> tup
     `words` says what the words in declared shapes mean at the site. Messages without the arrays
     that are declared for some of them only (`when`) are smaller.
     """
-    network = weights // method.models
+    network = weights // method.traits.networks
     down, up = (
         weights + sum(array_bytes(d, network, words) for d in declared)
-        for declared in (method.receives, method.sends)
+        for declared in (method.traits.receives, method.traits.sends)
     )
     return down, up
 
@@ -113,13 +110,6 @@ def array_bytes(declared: Declared, network: int, words: Mapping[str, int]) -> i
     return math.prod(declared.size(words)) * declared.dtype.itemsize
 
 
-def example_bytes(method: Method) -> tuple[int, int]:
-    """`message_bytes` for the demo's network and a site of the demo."""
-    networks = models.build(models.mlp, (1, 8, 8), 10, method.models, seed=0)
-    words = {"classes": 10, "samples": 72, "features": models.features(networks[0])}
-    return message_bytes(method, nbytes(weights_of(networks)), words)
-
-
 def method_of(entry: Entry) -> Method:
     """The method of an entry with its default settings; its class, where some have no default."""
     required = any(option.default == REQUIRED for option in options(entry))
@@ -128,16 +118,9 @@ def method_of(entry: Entry) -> Method:
 
 def reflow(doc: str, width: int) -> str:
     """Fills paragraphs to the width; indented lines (equations) and headings like "State:" stay."""
-    blocks: list[str] = []
-    open_paragraph = False
-    for line in doc.splitlines():
-        prose = bool(line) and not line[0].isspace()
-        if prose and open_paragraph and not re.match(r"[A-Z][\w ]*:", line):
-            blocks[-1] += " " + line
-        else:
-            blocks.append(line)
-        open_paragraph = prose
-    return "\n".join(b if not b or b[0].isspace() else textwrap.fill(b, width) for b in blocks)
+    joined = re.sub(r"(?m)^(\S.*)\n(?=\S)(?![A-Z][\w ]*:)", r"\1 ", doc)
+    lines = joined.splitlines()
+    return "\n".join(b if not b or b[0].isspace() else textwrap.fill(b, width) for b in lines)
 
 
 def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
@@ -149,21 +132,21 @@ def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
     if entry.kind != "method":
         return [("Settings", settings or ["none"])]
     method = method_of(entry)
-    down, up = example_bytes(method)
+    networks = models.build(models.mlp, (1, 8, 8), 10, method.traits.networks, seed=0)
+    words = {"classes": 10, "samples": 72, "features": models.features(networks[0])}
+    down, up = message_bytes(method, nbytes(weights_of(networks)), words)
+    size = f"{down:,} bytes down, {up:,} bytes up for the demo's mlp on digits (72 samples)"
     single = "it looks at single replies, not only at sums: secure aggregation is impossible"
     clean = "clean samples at the server, held out of all sites: [scenario] benchmark = 50, say"
     return [
         ("Settings", settings or ["none"]),
-        *([("Needs", [clean])] if method.supervised else []),
-        ("Cost", [method.cost]),
+        *([("Needs", [clean])] if method.traits.supervised else []),
+        ("Cost", [method.traits.cost]),
         ("Leaves the site, each round", leaves_the_site(method)),
-        *([("At the server", [single])] if method.individual else []),
+        *([("At the server", [single])] if method.traits.individual else []),
         ("Reaches the site, each round", reaches_the_site(method)),
         ("Stays at the site between rounds", stays_at_the_site(method)),
-        (
-            "Message size",
-            [f"{down:,} bytes down, {up:,} bytes up for the demo's mlp on digits (72 samples)"],
-        ),
+        ("Message size", [size]),
     ]
 
 
@@ -182,24 +165,23 @@ def toml_value(value: Any) -> str:
 
 def facts(entry: Entry) -> dict[str, Any]:
     """An entry as JSON, for `flr list --json` and other tools."""
+    plain = (int, float, str, list, dict, type(None))  # what JSON can hold
     found: dict[str, Any] = {
         "name": entry.name,
         "title": entry.title,
         "summary": entry.summary,
-        "settings": {o.name: plain(o.default) for o in options(entry)},
+        "settings": {
+            o.name: o.default if isinstance(o.default, plain) else str(o.default)
+            for o in options(entry)
+        },
     }
     if entry.kind == "method":
         method = method_of(entry)
         found |= {
             "year": entry.year,
             "paper": entry.paper,
-            "networks": method.models,
-            "sends": [d.name for part in parts_of(method) for d in part.sends],
-            "keeps": [d.name for part in parts_of(method) for d in part.keeps],
+            "networks": method.traits.networks,
+            "sends": [d.name for part in parts_of(method) for d in part.traits.sends],
+            "keeps": [d.name for part in parts_of(method) for d in part.traits.keeps],
         }
     return found
-
-
-def plain(value: Any) -> Any:
-    """A default that JSON can hold."""
-    return value if isinstance(value, int | float | str | bool | list | dict | None) else str(value)

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from flr.arrays import write_atomically
-from flr.report import lines, summary
-from flr.report.diary import METRICS
-from flr.report.words import percent, share, size
+from flr.core.arrays import write_atomically
+from flr.report import jsonl, summary
+from flr.report.formatting import percent, share, size
+from flr.report.recorder import METRICS
 
 NAME = "report.html"
 INDEX = "index.html"
@@ -37,8 +37,9 @@ def run_page(
     `leaves` says in words what leaves a site. `again` is the command that repeats the run, where
     it is not simply its config. `sites` are the names and sizes of real ones, in order.
     """
-    found = summary.load(folder)
-    metrics = lines.read(folder / METRICS)
+    found, metrics = summary.load(folder), jsonl.read(folder / METRICS)
+    name, config = folder.resolve().name, folder / "config.toml"
+    repeat = shlex.join(["flr", "run", f"{name}/config.toml", "--out", f"{name}-again"])
     return render(
         folder / NAME,
         "run.html",
@@ -46,9 +47,9 @@ def run_page(
         summary=found,
         verdict=verdict(found),
         picture=picture(folder / CURVES),
-        config=_text(folder / "config.toml"),
+        config=config.read_text(encoding="utf-8") if config.exists() else "",
         leaves=leaves,
-        again=again or _again(folder),
+        again=again or repeat,
         sites=sites or {},
         names=list(sites or ()),
         dropped=Counter(client for line in metrics for client in line["dropped"]).most_common(),
@@ -83,43 +84,45 @@ def verdict(summary: dict[str, Any]) -> str:
         reached = start + "there is a model, but its accuracy was not measured"
     else:
         reached = start + f"the model is right on {percent(accuracy)} of the test set"
-    return f"{reached}; {_memorized(summary)}."
-
-
-def _memorized(summary: dict[str, Any]) -> str:
+    server, client = (
+        summary["memorization"][side]["noisy_memorized"] for side in ("server", "client")
+    )
+    memorized = "of the labels that are wrong, "
     if summary["noise"]["realised"] is None:
-        return "which labels of the sites are wrong is not known, so memorizing was not measured"
-    if summary["noise"]["realised"] == 0:
-        return "no label of the sites was made wrong, so memorizing was not measured"
-    server = summary["memorization"]["server"]["noisy_memorized"]
-    client = summary["memorization"]["client"]["noisy_memorized"]
-    if server is None and client is None:
-        return "what was memorized of wrong labels was not measured"
-    start = "of the labels that are wrong, "
-    if client is None:
+        memorized = (
+            "which labels of the sites are wrong is not known, so memorizing was not measured"
+        )
+    elif summary["noise"]["realised"] == 0:
+        memorized = "no label of the sites was made wrong, so memorizing was not measured"
+    elif server is None and client is None:
+        memorized = "what was memorized of wrong labels was not measured"
+    elif client is None:
         last = "the clients of the last round held none"
-        return f"{start}the server had memorized {share(server)} ({last})"
-    if server is None:
-        return f"{start}clients had memorized {share(client)}"
-    return f"{start}clients had memorized {share(client)} and the server {share(server)}"
+        memorized += f"the server had memorized {share(server)} ({last})"
+    else:
+        both = "" if server is None else f" and the server {share(server)}"
+        memorized += f"clients had memorized {share(client)}{both}"
+    return f"{reached}; {memorized}."
 
 
-def render(path: Path, template: str, **values: Any) -> Path:
-    write_atomically(path, _environment().get_template(template).render(**values))
+def render(path: Path, template: str, *, package: str = "flr.report", **values: Any) -> Path:
+    """Writes a page from a template of a package, which may extend those of this one."""
+    write_atomically(path, environment(package).get_template(template).render(**values))
     return path
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("flr.report"),
-        autoescape=True,
+def environment(package: str) -> Environment:
+    """Templates of a package and, below them, those of the reports."""
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("flr.report")]),
+        autoescape=select_autoescape(),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "share": share, "size": size}
-    return environment
+    found.filters |= {"percent": percent, "share": share, "size": size}
+    return found
 
 
 def picture(path: Path) -> str:
@@ -127,12 +130,3 @@ def picture(path: Path) -> str:
     if not path.exists():
         return ""
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
-
-
-def _again(folder: Path) -> str:
-    name = folder.resolve().name
-    return shlex.join(["flr", "run", f"{name}/config.toml", "--out", f"{name}-again"])

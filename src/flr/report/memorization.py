@@ -32,9 +32,9 @@ def fractions(predicted: Tensor, true: Tensor, given: Tensor) -> Fractions:
         "noisy_wrong": noisy & ~right & ~memorized,
         "noisy_memorized": memorized,
     }
-    wrong_labels = int(noisy.sum())
-    size = {"clean": len(true) - wrong_labels, "noisy": wrong_labels}
-    return {key: _share(int(kinds[key].sum()), size[key.split("_")[0]]) for key in KEYS}
+    size = {"clean": int((~noisy).sum()), "noisy": int(noisy.sum())}
+    of = {key: size[key.split("_")[0]] for key in KEYS}
+    return {key: int(kinds[key].sum()) / of[key] if of[key] else None for key in KEYS}
 
 
 def mean_fractions(items: Iterable[Fractions]) -> Fractions:
@@ -47,7 +47,3 @@ def mean(values: Iterable[float | None]) -> float | None:
     """The mean of the values that are there; None, not NaN, when there is none."""
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
-
-
-def _share(count: int, of: int) -> float | None:
-    return count / of if of else None

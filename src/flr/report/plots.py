@@ -9,16 +9,16 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from flr.arrays import write_atomically
-from flr.report.figures import style
-from flr.report.figures.style import Look
+from flr.core.arrays import write_atomically
+from flr.report import style
+from flr.report.style import LineStyle
 
 Metrics = Sequence[dict[str, Any]]
 
 _NOISY = {
-    "noisy_memorized": ("memorized: repeats the wrong label", Look(style.RED, "-")),
-    "noisy_correct": ("correct: sees through it", Look(style.BLUE, "--")),
-    "noisy_wrong": ("wrong: neither of the two", Look(style.GREY, ":")),
+    "noisy_memorized": ("memorized: repeats the wrong label", LineStyle(style.RED, "-")),
+    "noisy_correct": ("correct: sees through it", LineStyle(style.BLUE, "--")),
+    "noisy_wrong": ("wrong: neither of the two", LineStyle(style.GREY, ":")),
 }
 
 
@@ -30,7 +30,7 @@ def curves(metrics: Metrics, path: Path, title: str) -> None:
     known = any("memorization" in line for line in metrics)
     figure, (accuracy, *sides) = _figure(title, panels=3 if known else 1)
     accuracy.set_title("Test accuracy", loc="left")
-    blue = Look(style.BLUE)
+    blue = LineStyle(style.BLUE)
     style.line(accuracy, style.points(metrics, "accuracy"), "global model", blue)
     _finish(accuracy, "right on the test set (%)", "the accuracy was not measured")
     wheres = (
@@ -39,8 +39,8 @@ def curves(metrics: Metrics, path: Path, title: str) -> None:
     )
     for axes, (side, where) in zip(sides, wheres, strict=False):
         axes.set_title(where, loc="left")
-        for key, (label, look) in _NOISY.items():
-            style.line(axes, style.points(metrics, "memorization", side, key), label, look)
+        for key, (label, how) in _NOISY.items():
+            style.line(axes, style.points(metrics, "memorization", side, key), label, how)
         _finish(axes, "share of wrong labels (%)", "no wrong labels, or not measured")
         if axes.lines:
             axes.legend(fontsize=10, loc="best", framealpha=0.85)
@@ -49,29 +49,19 @@ def curves(metrics: Metrics, path: Path, title: str) -> None:
 
 def comparison(runs: Mapping[str, Metrics], path: Path) -> None:
     """Several runs over rounds: accuracy, and the share of wrong labels memorized on each side."""
-    figure, (accuracy, server, client) = _figure("")
-    panels = (
-        (accuracy, ("accuracy",), "Test accuracy (higher is better)", "right (%)"),
-        (
-            server,
-            ("memorization", "server", "noisy_memorized"),
-            "Wrong labels memorized at the server (lower is better)",
-            "share of wrong labels (%)",
-        ),
-        (
-            client,
-            ("memorization", "client", "noisy_memorized"),
-            "Wrong labels memorized at clients (lower is better)",
-            "share of wrong labels (%)",
-        ),
-    )
-    looks = style.looks(runs)
-    for axes, keys, title, unit in panels:
+    figure, column = _figure("")
+    share = "share of wrong labels (%)"
+    panels = [(["accuracy"], "Test accuracy (higher is better)", "right (%)")]
+    for side, where in (("server", "the server"), ("client", "clients")):
+        keys = ["memorization", side, "noisy_memorized"]
+        panels.append((keys, f"Wrong labels memorized at {where} (lower is better)", share))
+    styles = style.line_styles(runs)
+    for axes, (keys, title, unit) in zip(column, panels, strict=True):
         axes.set_title(title, loc="left")
         for label, metrics in runs.items():
-            style.line(axes, style.points(metrics, *keys), label, looks[label])
+            style.line(axes, style.points(metrics, *keys), label, styles[label])
         _finish(axes, unit, "not measured")
-    style.legend_above(figure, [style.handle(*item) for item in looks.items()])
+    style.legend_above(figure, [style.handle(*item) for item in styles.items()])
     write_atomically(path, style.png(figure))
 
 

@@ -1,92 +1,150 @@
-"""The probe of a simulation: besides what any server knows, what was memorized, where.
-
-Predictions meet the true labels here and nowhere else, in the main process.
-"""
+"""What any server can write down of a run: one line per round, one per client and round."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from flr.arrays import Arrays
-from flr.data.dataset import Parts, SiteTable
-from flr.probes import Outcome, RoundEnd
-from flr.report.diary import SITES, Diary
-from flr.report.memorization import Fractions, fractions, mean_fractions
-from flr.report.rates import NoiseRates, noise_rates
+from flr.core.arrays import Arrays
+from flr.core.observers import ClientOutcome, RoundEnd
+from flr.report import jsonl
+from flr.report.trackers import Tracker
+
+METRICS = "metrics.jsonl"
+CLIENTS = "clients.jsonl"
+LAST = 10  # the last rounds are always measured: the mean over them is what is compared
+TEST, SITES = "test", "sites"  # views: the test set, and all samples that sites hold some of
+
+Predict = Callable[[Arrays, str, Tensor], Tensor]  # model, view, sample numbers -> class numbers
+Views = Callable[[Arrays], dict[str, Tensor]]  # the test set's by each network and by all
 
 
 @dataclass(kw_only=True)
-class Recorder(Diary):
-    """Measures every round that is due and appends what it saw to the run folder."""
+class Recorder:
+    """Measures the accuracy of every round that is due and appends what it saw to the folder."""
 
-    table: SiteTable
-    true: Sequence[Tensor]  # of each site, aligned with the table
-    nominal: Sequence[float]  # of each site
-    memorization_every: int
-    verified: bool = True  # whether `true` is known to be right; else nothing is compared with it
-
-    @cached_property
-    def noise(self) -> NoiseRates:
-        """The noise of this federation; the summary reports the same numbers."""
-        rates = noise_rates(self.table, self.true, self.nominal)
-        if self.verified:
-            return rates
-        return replace(rates, realised=None, site_realised=(None,) * len(self.table))
+    folder: Path
+    predict: Predict
+    test_y: Tensor
+    classes: tuple[str, ...]
+    rounds: int
+    every: int
+    trackers: Sequence[Tracker] = ()
+    on_round: Callable[[dict[str, Any]], None] | None = None
+    views: Views | None = None  # of the test set, where a method trains several networks
+    sites: Sequence[str] | None = None  # names, where clients have some
 
     def wants_predictions(self, round: int) -> bool:
-        """Whether client-side memorization is measured in this round (counted from 1)."""
-        return self.verified and self.among_due(round, self.memorization_every)
+        """What clients predict of their own data is for those who know the true labels."""
+        return False
 
     def round_end(self, event: RoundEnd) -> None:
-        """Compares what clients and server answer with the true labels."""
-        found = [(outcome, self._local(outcome)) for outcome in event.outcomes]
-        clients = [
-            self.client_line(event.round, o) | {"noise": self._rates(o), "memorization": local}
-            for o, local in found
+        """Writes the clients first: a line of metrics says that the round is complete."""
+        clients = [self.client_line(event.round, outcome) for outcome in event.outcomes]
+        self.write(event, clients, self.measured(event))
+
+    def write(
+        self, event: RoundEnd, clients: Sequence[dict[str, Any]], measured: dict[str, Any]
+    ) -> None:
+        """Appends the lines of a round, and tells whoever watches."""
+        outcomes = event.outcomes
+        refused = [
+            {"client": o.client, "reason": o.reason} for o in outcomes if o.status == "refused"
         ]
-        measured = self.measured(event)
-        if self.wants_predictions(event.round):
-            # where a client trained in several steps of the round, its last model counts
-            last = {outcome.client: local for outcome, local in found if local is not None}
-            measured["memorization"] = self._memorization(event.model, last)
-        self.write(event, clients, measured)
+        line = {
+            "round": event.round,
+            "seconds": event.seconds,
+            # a round may have many steps, and a client a part in several of them
+            "participants": sorted({o.client for o in outcomes if o.status == "ok"}),
+            "dropped": [o.client for o in outcomes if o.status == "dropped"],
+            "refused": refused,
+            "bytes_up": sum(o.bytes_up for o in outcomes),
+            "bytes_down": sum(o.bytes_down for o in outcomes),
+            **measured,
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        jsonl.append(self.folder / CLIENTS, clients)
+        jsonl.append(self.folder / METRICS, [line])
+        values = scalars(line)
+        for tracker in self.trackers:
+            tracker.log(event.round, values)
+        if self.on_round is not None:
+            self.on_round(line)
 
-    def _rates(self, o: Outcome) -> dict[str, float | None]:
+    def close(self) -> None:
+        """Lets the trackers finish their files."""
+        for tracker in self.trackers:
+            tracker.close()
+
+    def measured(self, event: RoundEnd) -> dict[str, Any]:
+        """The accuracy, in a round where it is due."""
+        due = event.round == 1 or self.among_due(event.round, self.every)
+        return self.accuracy(event.model) if self.every and due else {}
+
+    def among_due(self, number: int, every: int) -> bool:
+        """Whether a round is one of every so many, or of the last ones; with 0 none ever is."""
+        return every > 0 and (number % every == 0 or number > self.rounds - LAST)
+
+    def client_line(self, number: int, o: ClientOutcome) -> dict[str, Any]:
+        """What became of one client in a round."""
         return {
-            "nominal": self.noise.site_nominal[o.client],
-            "realised": self.noise.site_realised[o.client],
+            "round": number,
+            "client": o.client,
+            **({} if self.sites is None else {"site": self.sites[o.client]}),
+            "status": o.status,
+            "reason": o.reason,
+            "examples": o.examples,
+            "seconds": o.seconds,
+            "bytes_up": o.bytes_up,
+            "bytes_down": o.bytes_down,
         }
 
-    def _local(self, o: Outcome) -> Fractions | None:
-        if o.status != "ok" or o.predictions is None:
-            return None
-        rows = slice(int(self.table.offset[o.client]), int(self.table.offset[o.client + 1]))
-        return fractions(o.predictions.long(), self.true[o.client], self.table.given[rows])
-
-    def _memorization(
-        self, model: Arrays, local: dict[int, Fractions]
-    ) -> dict[str, dict[str, float | None]]:
-        noisy = [found for client, found in local.items() if self.noise.site_realised[client]]
-        return {
-            "server": self._server(model),
-            "client": mean_fractions(local.values()),
-            "client_noisy": mean_fractions(noisy),
+    def accuracy(self, model: Arrays) -> dict[str, Any]:
+        """On the test set: of all networks together, of each class, and of each network."""
+        n = len(self.test_y)
+        predicted = self.predict(model, TEST, torch.arange(n)) if n else self.test_y
+        hits = int((predicted == self.test_y).sum())
+        each = per_class_accuracy(predicted, self.test_y, len(self.classes))
+        line: dict[str, Any] = {
+            "accuracy": hits / n if n else None,
+            "accuracy_per_class": dict(zip(self.classes, each, strict=True)),
         }
+        if self.views is not None and n:
+            line["accuracy_networks"] = {
+                name: int((predicted == self.test_y).sum()) / n
+                for name, predicted in self.views(model).items()
+            }
+        return line
 
-    def _server(self, model: Arrays) -> Fractions:
-        predicted = torch.full((len(self.table.x),), -1)  # no class: samples that no site holds
-        predicted[self._held] = self.predict(model, SITES, self._held)
-        return fractions(predicted[self.table.index], self._all_true, self.table.given)
 
-    @cached_property
-    def _held(self) -> Tensor:
-        return torch.bincount(self.table.index).nonzero().flatten()
+def per_class_accuracy(predicted: Tensor, true: Tensor, classes: int) -> list[float | None]:
+    """The share answered right among the samples of each class; None for a class without any."""
+    hits = torch.bincount(true[predicted == true], minlength=classes).tolist()
+    sizes = torch.bincount(true, minlength=classes).tolist()
+    return [hit / n if n else None for hit, n in zip(hits, sizes, strict=True)]
 
-    @cached_property
-    def _all_true(self) -> Tensor:
-        return Parts.of(self.true).flat
+
+def scalars(line: dict[str, Any]) -> dict[str, float]:
+    """The plain numbers of a line of metrics under one flat name each, for trackers."""
+    found = {name: line.get(name) for name in ("accuracy", "seconds", "bytes_up", "bytes_down")}
+    for side, values in line.get("memorization", {}).items():
+        found |= {f"memorization/{side}/{name}": value for name, value in values.items()}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def recorded(folder: Path) -> int:
+    """The last round of an unbroken record from the first one on."""
+    rounds = {line["round"] for line in jsonl.read(folder / METRICS)}
+    return next(number for number in count() if number + 1 not in rounds)
+
+
+def truncate(folder: Path, round: int) -> None:
+    """Drops what was written after a round, a half-written line included, before a resume."""
+    for name in (METRICS, CLIENTS):
+        jsonl.keep(folder / name, lambda line: line["round"] <= round)

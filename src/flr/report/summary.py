@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flr.arrays import write_atomically
-from flr.errors import DataError
-from flr.report.diary import LAST
+from torch import Tensor
+
+from flr.core.arrays import write_atomically
+from flr.core.errors import DataError
+from flr.data.dataset import Ragged, SiteTable
 from flr.report.memorization import KEYS, mean, mean_fractions
-from flr.report.rates import NoiseRates
+from flr.report.recorder import LAST
 
 NAME = "summary.json"
 SIDES = ("server", "client", "client_noisy")
@@ -20,30 +22,58 @@ LISTED = 1000  # more clients than this are not listed one by one
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What the lines of metrics do not say about a run."""
+class NoiseRates:
+    """Nominal and realised rates, overall (each sample counts once) and of each site."""
 
-    method: str
-    seed: int
-    rounds: int
-    scenario: str  # hash
-    noise: NoiseRates
-    seconds: float
-    attack: dict[str, Any] | None = None  # kind, settings and attackers
+    nominal: float | None
+    realised: float | None
+    site_nominal: tuple[float | None, ...]
+    site_realised: tuple[float | None, ...]  # None for a site without samples
 
 
-def summarise(metrics: Sequence[dict[str, Any]], facts: Facts) -> dict[str, Any]:
-    """The content of `summary.json`; made from the lines, so a resumed run gives the same."""
+def noise_rates(table: SiteTable, true: Sequence[Tensor], nominal: Sequence[float]) -> NoiseRates:
+    """Compares the given labels of every site with the true ones."""
+    truth, given = Ragged.of(true).flat, table.given
+    if len(truth) != len(given.flat) or len(nominal) != len(table):
+        raise DataError(
+            f"Expected true labels for {len(given.flat)} samples and noise rates for "
+            f"{len(table)} sites; got {len(truth)} and {len(nominal)}. The scenario and its "
+            "true labels do not belong together; make the scenario again."
+        )
+    wrong, sizes = given.sums(given.flat != truth).tolist(), given.sizes.tolist()
+    total = sum(sizes)
+    return NoiseRates(
+        nominal=sum(r * n for r, n in zip(nominal, sizes, strict=True)) / total if total else None,
+        realised=sum(wrong) / total if total else None,
+        site_nominal=tuple(float(rate) for rate in nominal),
+        site_realised=tuple(w / n if n else None for w, n in zip(wrong, sizes, strict=True)),
+    )
+
+
+def summarize(
+    metrics: Sequence[dict[str, Any]],
+    *,
+    method: str,
+    seed: int,
+    rounds: int,
+    scenario: str,
+    noise: NoiseRates,
+    attack: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The content of `summary.json`; made from the lines, so a resumed run gives the same.
+
+    `scenario` is its hash, `attack` its kind, settings and attackers.
+    """
     return {
-        "method": facts.method,
-        "seed": facts.seed,
-        "rounds": facts.rounds,
-        "scenario": facts.scenario,
+        "method": method,
+        "seed": seed,
+        "rounds": rounds,
+        "scenario": scenario,
         "accuracy": _accuracy(metrics),
         "memorization": _memorization(metrics),
-        "noise": _noise(facts.noise),
-        "attack": facts.attack,
-        "seconds": facts.seconds,
+        "noise": _noise(noise),
+        "attack": attack,
+        "seconds": sum(line["seconds"] for line in metrics),
         "bytes": {
             "up": sum(line["bytes_up"] for line in metrics),
             "down": sum(line["bytes_down"] for line in metrics),
@@ -55,11 +85,9 @@ def summarise(metrics: Sequence[dict[str, Any]], facts: Facts) -> dict[str, Any]
 
 def save(folder: Path, summary: dict[str, Any]) -> Path:
     """Writes `summary.json` into a run folder."""
-    path = folder / NAME
-    write_atomically(
-        path, json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    )
-    return path
+    text = json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False)
+    write_atomically(folder / NAME, text + "\n")
+    return folder / NAME
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -91,8 +119,10 @@ def complete(summary: dict[str, Any]) -> bool:
         numbers = [summary["accuracy"][key] for key in ("best", "best_round", "last", "last10")]
         numbers += summary["accuracy"]["per_class"].values()
         numbers += [summary["noise"][key] for key in ("nominal", "realised")]
-        sides = [part[side] for part in _both(summary["memorization"]) for side in SIDES]
-        numbers += [found[key] for found in sides for key in KEYS]
+        whole = summary["memorization"]
+        numbers += [
+            p[side][key] for p in (whole, whole["last10"]) for side in SIDES for key in KEYS
+        ]
         counts = [summary[key] for key in ("seed", "rounds", "seconds", "dropped", "refused")]
         counts += summary["bytes"]["up"], summary["bytes"]["down"]
         words = [summary["method"], summary["scenario"]]
@@ -104,10 +134,6 @@ def complete(summary: dict[str, Any]) -> bool:
         and all(isinstance(value, str) for value in words)
         and "per_client" in summary["noise"]
     )
-
-
-def _both(memorization: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return memorization, memorization["last10"]
 
 
 def _accuracy(metrics: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -139,10 +165,10 @@ def _last(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _noise(noise: NoiseRates) -> dict[str, Any]:
-    sites = list(zip(noise.site_nominal, noise.site_realised, strict=True))
-    per_client = [{"client": k, "nominal": n, "realised": r} for k, (n, r) in enumerate(sites)]
+    sites = enumerate(zip(noise.site_nominal, noise.site_realised, strict=True))
+    per_client = [{"client": k, "nominal": n, "realised": r} for k, (n, r) in sites]
     return {
         "nominal": noise.nominal,
         "realised": noise.realised,
-        "per_client": per_client if len(sites) <= LISTED else None,
+        "per_client": per_client if len(per_client) <= LISTED else None,
     }

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flr import arrays, registry, seeds
-from flr.data.dataset import Dataset, Parts
-from flr.data.split import Indices, balanced
-from flr.errors import ConfigError, DataError
-from flr.scenario.attack import Attack, attackers
-from flr.scenario.noise import Floats, Noise, corrupt, input_levels
-from flr.scenario.partition import Partition
+from flr.core import arrays, registry, seeds
+from flr.core.errors import ConfigError, DataError
+from flr.data.dataset import Dataset, Ragged
+from flr.data.train_test_split import Indices, balanced
+from flr.scenario.attacks.common import Attack, attackers
+from flr.scenario.noises.common import Floats, Noise, NoiseContext, corrupt
+from flr.scenario.partitions.common import Partition
 
 _FORMAT = 1
 _ARRAYS = {"sizes", "index", "given", "nominal", "benchmark"}
@@ -32,8 +32,8 @@ class Scenario:
 
     fingerprint: str  # of the data set
     classes: int
-    sites: Parts  # sample numbers, int64, sorted
-    given: Parts  # labels as given, int64, aligned with `sites`
+    sites: Ragged  # sample numbers, int64, sorted
+    given: Ragged  # labels as given, int64, aligned with `sites`
     nominal: tuple[float, ...]  # noise rate that each site drew
     benchmark: Tensor  # clean samples of the server's own, which no site holds; often none
     spec: dict[str, Any]  # seed, partition, noise, attack and notes, as JSON would hold them
@@ -74,10 +74,12 @@ class Scenario:
 
     def save(self, path: Path) -> None:
         """Writes one small file: four bytes for each sample number, one or two for each label."""
+        types = (torch.uint8, torch.int16, torch.int32)
+        label_type = next(t for t in types if self.classes - 1 <= torch.iinfo(t).max)
         tensors = {
             "sizes": self.sizes.to(torch.int32),
             "index": self.index.to(torch.int32),
-            "given": self.labels.to(_label_type(self.classes)),
+            "given": self.labels.to(label_type),
             "nominal": torch.tensor(self.nominal, dtype=torch.float64),
             "benchmark": self.benchmark.to(torch.int32),
         }
@@ -106,27 +108,18 @@ def build(
 
     First, `benchmark` samples are set aside for the server, whichever method will use them.
     """
-    labels = dataset.train.y.numpy()
+    labels, classes = dataset.train.y.numpy(), len(dataset.classes)
     held = hold_out(dataset, benchmark)
     pool = np.setdiff1d(np.arange(len(labels)), held)
-    parts, notes = partition.split(
-        labels[pool], len(dataset.classes), seeds.numpy_generator(seed, "partition")
-    )
-    sites = [pool[part] for part in parts]
-
-    def inputs(samples: Indices) -> Floats:
-        return dataset.normalise(dataset.train.x[samples]).flatten(1).double().numpy()
-
-    published = dataset.train.number
-    numbers = None if published is None else published.numpy()
-    own = dataset.noise_map
-    given, nominal = corrupt(noise, sites, labels, dataset.classes, seed, own, inputs, numbers)
-    levels = input_levels(noise, sites, labels, dataset.classes, seed)
+    rng = seeds.numpy_generator(seed, "partition")
+    dealt, notes = partition.split(labels[pool], classes, rng)
+    sites = [pool[samples] for samples in dealt]
+    given, nominal, levels = corrupt(noise, _context(dataset, sites, seed))
     if len(sites) > partition.sites:
-        sites, given, nominal, levels = pooled(sites, given, nominal, levels)
+        sites, given, nominal, levels = _pooled(sites, given, nominal, levels)
     if attack is not None:
         for site in attackers(attack.clients, len(sites), seed):
-            given[site] = attack.labels(given[site], len(dataset.classes))
+            given[site] = attack.labels(given[site], classes)
     spec = {
         "dataset": dataset.name,
         "seed": seed,
@@ -138,9 +131,9 @@ def build(
     }
     return Scenario(
         dataset.fingerprint,
-        len(dataset.classes),
-        _parts(sites),
-        _parts(given),
+        classes,
+        Ragged.of([torch.from_numpy(samples) for samples in sites]),
+        Ragged.of([torch.from_numpy(own) for own in given]),
         tuple(nominal.tolist()),
         torch.from_numpy(held),
         spec,
@@ -149,7 +142,18 @@ def build(
     )
 
 
-def pooled(
+def _context(dataset: Dataset, sites: list[Indices], seed: int) -> NoiseContext:
+    train = dataset.train
+
+    def inputs(samples: Indices) -> Floats:
+        return dataset.normalize(train.x[samples]).flatten(1).double().numpy()
+
+    numbers = None if train.number is None else train.number.numpy()
+    labels, own = train.y.numpy(), dataset.noise_map
+    return NoiseContext(sites, labels, dataset.classes, seed, own, inputs, numbers)
+
+
+def _pooled(
     sites: list[Indices], given: list[Indices], nominal: Floats, levels: Floats
 ) -> tuple[list[Indices], list[Indices], Floats, Floats]:
     """One site of all samples with the labels they were given apart; its rate is their mean."""
@@ -189,8 +193,8 @@ def load(path: Path) -> Scenario:
     scenario = Scenario(
         meta["fingerprint"],
         meta["classes"],
-        Parts(tensors["index"].long(), sizes),
-        Parts(tensors["given"].long(), sizes),
+        Ragged(tensors["index"].long(), sizes),
+        Ragged(tensors["given"].long(), sizes),
         tuple(tensors["nominal"].tolist()),
         tensors["benchmark"].long(),
         meta["spec"],
@@ -239,44 +243,34 @@ def _why_broken(tensors: arrays.Arrays, meta: dict[str, Any]) -> str | None:
         return "its arrays are not one-dimensional"
     floats = {"nominal": torch.float64, "levels": torch.float32}
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() != (name in floats) or tensor.dtype != floats.get(
-            name, tensor.dtype
-        ):
+        is_right = (
+            tensor.dtype == floats[name] if name in floats else not tensor.is_floating_point()
+        )
+        if not is_right:
             return "its arrays have the wrong types"
-    return _why_inconsistent(tensors, meta["classes"]) or _why_unblurred(tensors)
-
-
-def _why_unblurred(tensors: arrays.Arrays) -> str | None:
-    if "levels" not in tensors:
-        return None
-    levels, seed = tensors["levels"], tensors["blur_seed"]
-    if len(levels) != len(tensors["index"]) or len(seed) != 1:
-        return "its levels of noise on inputs are not as many as its samples"
-    if not (torch.isfinite(levels) & (levels >= 0)).all():
-        return "a level of noise on inputs is not a number from 0"
-    return None
+    return _why_inconsistent(tensors, meta["classes"])
 
 
 def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
     sizes, index, given = (tensors[name].long() for name in ("sizes", "index", "given"))
-    nominal = tensors["nominal"]
+    nominal, everywhere = tensors["nominal"], torch.cat([index, tensors["benchmark"].long()])
     if len(sizes) == 0 or len(sizes) != len(nominal) or (sizes < 1).any():
         return "its sites are empty or not as many as their noise rates"
     if int(sizes.sum()) != len(index) or len(index) != len(given):
         return "its sites' sizes do not add up to its samples and labels"
-    everywhere = torch.cat([index, tensors["benchmark"].long()])
     if everywhere.min() < 0 or (everywhere.sort().values.diff() == 0).any():
         return "a sample is in two places, or has a negative number"
     if given.min() < 0 or given.max() >= classes:
         return f"a label is not from 0 to {classes - 1}"
     if not ((nominal >= 0) & (nominal <= 1)).all():
         return "a noise rate is not from 0 to 1"
+    if "levels" in tensors:
+        levels = tensors["levels"]
+        if len(levels) != len(index) or len(tensors["blur_seed"]) != 1:
+            return "its levels of noise on inputs are not as many as its samples"
+        if not (torch.isfinite(levels) & (levels >= 0)).all():
+            return "a level of noise on inputs is not a number from 0"
     return None
-
-
-def _parts(arrays: list[Indices]) -> Parts:
-    sizes = torch.tensor([len(array) for array in arrays], dtype=torch.int64)
-    return Parts(torch.from_numpy(np.concatenate(arrays)), sizes)
 
 
 def _describe(kind: str, value: Any) -> dict[str, Any]:
@@ -285,9 +279,3 @@ def _describe(kind: str, value: Any) -> dict[str, Any]:
     options = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
     plain = json.loads(json.dumps(options, default=str))  # paths as text
     return {"kind": names[0] if names else type(value).__name__, **plain}
-
-
-def _label_type(classes: int) -> torch.dtype:
-    if classes <= 2**8:
-        return torch.uint8
-    return torch.int16 if classes <= 2**15 else torch.int32

@@ -1,0 +1,1 @@
+"""Adapters: each makes another engine train a prepared workload, in an environment of its own."""

@@ -1,1 +1,0 @@
-"""`flr bench`: the engine against a bare PyTorch loop and other engines, on the same work."""

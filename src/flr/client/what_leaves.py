@@ -1,0 +1,59 @@
+"""What leaves a site: each reply of a client passes `run_task`, which checks all that is sent."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flr.client.fit import fit
+from flr.core.arrays import Arrays
+from flr.core.contract import MODEL, Client
+from flr.core.errors import RunError
+from flr.core.traits import by_name
+from flr.models import networks
+
+FIT = "fit"  # the task that trains; its networks are in training mode
+
+
+def run_task(c: Client, name: str) -> Arrays:
+    """Does what the server asks, and checks what would be sent.
+
+    Only weights of the received names and what the method declares in `sends` may leave, each in
+    its declared shape and type.
+    """
+    fitting = name == FIT
+    allowed = {k: _format(v) for k, v in c.inbox.items() if fitting and k.startswith(MODEL)}
+    sent = fit(c) if fitting else c.method.tasks()[name](c)
+    if declared := by_name(c.method.traits.sends, len(c.model)):
+        words = shape_words(c)
+        allowed |= {key: (d.size(words), d.dtype) for key, d in declared.items()}
+    for key, value in sent.items():
+        method = type(c.method).__name__
+        if key not in allowed:
+            known = ", ".join(sorted(d.name for d in c.method.traits.sends)) or "nothing"
+            raise RunError(
+                f'Task "{name}" of {method} wanted to send "{key}", which it does not declare '
+                f"(declared besides the weights: {known}). Nothing was sent. Add it to `sends`, so "
+                "that sites can see what leaves them."
+            )
+        if _format(value) != allowed[key]:
+            raise RunError(
+                f'Task "{name}" of {method} may send "{key}" as {allowed[key]}, but wanted to '
+                f"send {_format(value)}. Nothing was sent. Correct the declaration or the array."
+            )
+    return sent
+
+
+def _format(value: Tensor) -> tuple[tuple[int, ...], torch.dtype]:
+    return tuple(value.shape), value.dtype
+
+
+def shape_words(c: Client) -> dict[str, int]:
+    """What the words in declared shapes mean at this client."""
+    return {
+        "classes": c.data.classes,
+        "samples": len(c.data),
+        "features": networks.features(c.model[0]),
+        "parameters": sum(value.numel() for value in c.model[0].parameters()),
+        "weights": sum(value.numel() for value in c.model[0].state_dict().values()),
+    }

@@ -1,0 +1,1 @@
+"""What every room stands on: the contract of methods, stacks, the registry, arrays, seeds."""

@@ -1,0 +1,165 @@
+"""Everything with a name in a config: methods, aggregators, models, data sets, noises, attacks...
+
+An entry is a factory whose parameters are its options. Built-in entries register when their module
+is imported; a third party's come through the entry-point group `flr`. Nothing else in the code base
+knows a name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import logging
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from flr.core.errors import ConfigError
+
+KINDS = {  # where a kind's entries are: a new one is a new file in that package
+    "method": "flr.methods",
+    "aggregator": "flr.aggregate",
+    "model": "flr.models",
+    "dataset": "flr.data.sources",
+    "partition": "flr.scenario.partitions",
+    "noise": "flr.scenario.noises",
+    "attack": "flr.scenario.attacks",
+}
+
+log = logging.getLogger("flr")
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered name."""
+
+    kind: str
+    name: str
+    factory: Callable[..., Any]
+    title: str
+    paper: str = ""
+    year: int | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # options an alias has decided
+    summary: str = ""
+    check: Callable[..., str] | None = None  # of an aggregator; see `register`
+
+    @property
+    def doc(self) -> str:
+        """The factory's documentation, unindented."""
+        return inspect.getdoc(self.factory) or ""
+
+
+_entries: dict[tuple[str, str], Entry] = {}
+_loaded: set[str] = set()
+
+
+def register(
+    name: str,
+    *,
+    kind: str = "method",
+    title: str = "",
+    paper: str = "",
+    year: int | None = None,
+    aliases: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
+    check: Callable[..., str] | None = None,
+) -> Callable[[T], T]:
+    """Gives a factory a name that configs can use; its parameters are the entry's options.
+
+    Args:
+        name: What a config writes.
+        kind: "method", "aggregator", "model", "dataset", "partition", "noise" or "attack".
+        title: What tables and pictures write; the name if left out.
+        paper: Where it was published.
+        year: When.
+        aliases: Other names -> (summary, options that the alias fixes).
+        check: Of an aggregator: `check(asked, **options)` says why it cannot work with so many
+            clients a round; empty if it can.
+
+    Example:
+        `@register("calm", title="Calm", year=2026)` above the dataclass of a method.
+
+    Raises:
+        ValueError: The docstring is missing or, for a method, lacks a "Leaves the site:" line.
+    """
+
+    def add(factory: T) -> T:
+        doc = inspect.getdoc(factory) or ""
+        if kind not in KINDS:
+            raise ValueError(f"register({name!r}): kind {kind!r} is not one of {', '.join(KINDS)}")
+        if not doc:
+            raise ValueError(f"register({name!r}): the docstring is what `describe` shows; add one")
+        if kind == "method" and "Leaves the site:" not in doc:
+            raise ValueError(f"register({name!r}): the docstring needs a 'Leaves the site:' line")
+        summary = doc.splitlines()[0]
+        _add(Entry(kind, name, factory, title or name, paper, year, {}, summary, check))
+        for alias, (alias_summary, fixed) in (aliases or {}).items():
+            _add(Entry(kind, alias, factory, alias, paper, None, dict(fixed), alias_summary))
+        return factory
+
+    return add
+
+
+def _add(entry: Entry) -> None:
+    known = _entries.get((entry.kind, entry.name))
+    if known is not None and _origin(known) != _origin(entry):
+        raise ValueError(
+            f"{entry.kind} {entry.name!r} is registered twice: "
+            f"{_origin(known)} and {_origin(entry)}"
+        )
+    _entries[entry.kind, entry.name] = entry
+
+
+def _origin(entry: Entry) -> str:
+    return f"{entry.factory.__module__}.{entry.factory.__qualname__}"
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """All entries of a kind by name, sorted."""
+    _load(kind)
+    return {name: e for (k, name), e in sorted(_entries.items()) if k == kind}
+
+
+def get(kind: str, name: str) -> Entry:
+    """The entry of that name; an unknown one is answered with the nearest."""
+    known = entries(kind)
+    if name not in known:
+        raise ConfigError(unknown(kind, name, known))
+    return known[name]
+
+
+def find(name: str) -> list[Entry]:
+    """Entries of that name of any kind, for `describe`."""
+    return [e for kind in KINDS for e in entries(kind).values() if e.name == name]
+
+
+def unknown(what: str, name: object, known: Mapping[str, Any] | list[str]) -> str:
+    """Says that a name is not known, which one was probably meant, and which there are."""
+    names = sorted(known)
+    return f'{what} "{name}" is not known.{nearest(str(name), names)} Known: {", ".join(names)}.'
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A question to append, or nothing when no known name is close."""
+    near = difflib.get_close_matches(name[:60], list(known), n=1, cutoff=0.5)
+    return f' Did you mean "{near[0]}"?' if near else ""
+
+
+def _load(kind: str) -> None:
+    if kind in _loaded:
+        return
+    _loaded.add(kind)
+    package = importlib.import_module(KINDS[kind])
+    for info in pkgutil.iter_modules(getattr(package, "__path__", [])):
+        importlib.import_module(f"{package.__name__}.{info.name}")
+    for point in entry_points(group="flr"):
+        try:
+            point.load()
+        except Exception as error:  # noqa: BLE001 - a third party's module may do anything
+            log.warning(
+                "the plugin %s cannot be loaded: %s: %s", point.value, type(error).__name__, error
+            )

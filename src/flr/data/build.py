@@ -1,0 +1,135 @@
+"""Makes a data set of what a reader found, so that all sources keep the same promises.
+
+Labels are numbers from 0, no class is empty, and a test part that the source does not bring is cut
+off by the labels alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from flr.core.errors import ConfigError, DataError
+from flr.data import checks
+from flr.data.checks import Array, Samples
+from flr.data.dataset import Dataset, LabeledData, Normalization
+from flr.data.train_test_split import balanced, stratified
+
+_CHUNK = 4096  # samples turned into float64 at a time
+
+
+def assemble(
+    name: str,
+    train: Samples,
+    test: Samples | None,
+    classes: tuple[str, ...] | None,
+    *,
+    augment: str = "none",
+) -> Dataset:
+    """Numbers the classes, splits if there is no test part, and measures the normalisation."""
+    data, classes = _labeled(name, train, classes)
+    _check_classes(name, data.y, classes)
+    if test is not None:
+        held_out, _ = _labeled(f"{name} (test)", test, classes)
+        if test.x.shape[1:] != train.x.shape[1:] or test.x.dtype != train.x.dtype:
+            raise DataError(
+                f"{name}: expected test inputs like the training inputs ({_kind(train.x)}); "
+                f"got {_kind(test.x)}. Prepare both in the same way."
+            )
+    else:
+        rows, held = (torch.from_numpy(part) for part in stratified(data.y.numpy()))
+        if len(held) == 0:
+            raise DataError(
+                f"{name}: expected a class with at least two samples, to test on one; got "
+                f"{len(data)} samples of {len(classes)} classes. Add samples or a test part."
+            )
+        data, held_out = data[rows], data[held]
+    inputs = cast(Tensor, data.x)  # readers of samples bring them into memory
+    return Dataset(name, data, held_out, classes, _measure(inputs), augment)
+
+
+def from_arrays(
+    x: Array | Tensor,
+    y: Array | Tensor,
+    x_test: Array | Tensor | None = None,
+    y_test: Array | Tensor | None = None,
+    classes: tuple[str, ...] | None = None,
+) -> Dataset:
+    """A data set from NumPy or torch arrays (copied); by default a fixed fifth is for testing."""
+    if (x_test is None) != (y_test is None):
+        raise DataError(
+            "Expected both x_test and y_test, or neither; got one of them. Pass the other too."
+        )
+
+    def samples(inputs: Any, labels: Any, suffix: str) -> Samples:
+        found = checks.inputs(inputs, f"x{suffix}"), checks.labels(labels, f"y{suffix}")
+        checks.same_length(*found, f"x{suffix}, y{suffix}")
+        return Samples(*found, [])
+
+    names = None if classes is None else checks.class_list(classes, "classes")
+    test = None if x_test is None else samples(x_test, y_test, "_test")
+    return assemble("arrays", samples(x, y, ""), test, names)
+
+
+def subset(dataset: Dataset, train: int | None, test: int | None) -> Dataset:
+    """Fewer samples, classes as equal as can be; None keeps all, and larger subsets only add."""
+
+    def fewer(data: LabeledData, size: int | None, what: str, least: int) -> LabeledData:
+        if size is None:
+            return data
+        if not least <= size <= len(data):
+            raise ConfigError(
+                f"Expected from {least:,} to {len(data):,} {what} samples, as the data set has; "
+                f"got {size:,}. Change the number."
+            )
+        return data[torch.from_numpy(balanced(data.y.numpy(), size))]
+
+    return replace(
+        dataset,
+        train=fewer(dataset.train, train, "training", len(dataset.classes)),
+        test=fewer(dataset.test, test, "test", 1),
+    )
+
+
+def _labeled(
+    name: str, samples: Samples, classes: tuple[str, ...] | None
+) -> tuple[LabeledData, tuple[str, ...]]:
+    if samples.y is None:
+        raise DataError(f"{name}: expected labels; got inputs only. Add an array of labels (y).")
+    known = classes or checks.classes_of(samples.y, name)
+    return LabeledData(samples.x, checks.encode(samples.y, known, name)), known
+
+
+def _check_classes(name: str, y: Tensor, classes: tuple[str, ...]) -> None:
+    if len(classes) < 2:
+        raise DataError(
+            f'{name}: expected at least two classes; got only "{classes[0]}". '
+            "Add samples of another class, or check the labels."
+        )
+    counts = torch.bincount(y, minlength=len(classes))
+    if (counts == 0).any():
+        raise DataError(
+            f"{name}: expected training samples of every class; "
+            f'"{classes[int(counts.argmin())]}" has none. Add some, or take it off the class list.'
+        )
+
+
+def _measure(x: Tensor) -> Normalization:
+    """Mean and deviation of each channel or feature; what does not vary keeps its scale."""
+    axes = [axis for axis in range(x.dim()) if axis != 1]
+    n = x.numel() / x.shape[1]
+    chunks = [x[i : i + _CHUNK] for i in range(0, len(x), _CHUNK)]
+    zero = torch.zeros(x.shape[1], dtype=torch.float64)
+    mean = sum((chunk.double().sum(axes) for chunk in chunks), zero) / n
+    centre = mean.view(1, -1, *[1] * (x.dim() - 2))
+    square = sum(((chunk.double() - centre).square().sum(axes) for chunk in chunks), zero)
+    std = (square / n).sqrt()
+    std[std <= mean.abs() * 1e-7 + 1e-30] = 1.0  # below what float32 can tell apart
+    return Normalization(tuple(mean.tolist()), tuple(std.tolist()))
+
+
+def _kind(x: Tensor) -> str:
+    return f"{checks.times(x.shape[1:])}, {str(x.dtype).removeprefix('torch.')}"

@@ -1,0 +1,1 @@
+"""File formats: tables, images, pickles (read without executing anything), human labels."""

@@ -1,0 +1,121 @@
+"""Reads folders of images: one sub-folder for each class, or no classes at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from flr.core.errors import DataError
+from flr.data.checks import Samples
+from flr.data.paths import BROKEN, require_folder
+
+SUFFIXES = frozenset(
+    {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
+
+
+def parts(path: Path) -> tuple[Path, Path] | None:
+    """The `train` and `test` folders inside `path`; None if its sub-folders are the classes."""
+    require_folder(path)
+    names = {folder.name for folder in subfolders(path)}
+    train, test = path / "train", path / "test"
+    if {"train", "test"} <= names:
+        return train, test
+    if "train" in names and subfolders(train):
+        raise DataError(
+            f"{path}: expected folders train and test, or one folder for each class; "
+            f"got {', '.join(sorted(names))}. Add test, or give {train} itself."
+        )
+    return None
+
+
+def subfolders(path: Path) -> list[Path]:
+    """Sorted by name; hidden ones do not count."""
+    try:
+        return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+    except OSError as error:
+        raise DataError(
+            f"Expected a readable folder at {path}; {error}. Check its rights."
+        ) from None
+
+
+def read_classes(path: Path, size: int | None) -> Samples:
+    """Images of path/<class>/..., labelled by the folder's name."""
+    folders = subfolders(path)
+    if not folders:
+        raise DataError(
+            f"{path}: expected one sub-folder for each class; got none. "
+            "Put the images of each class into a folder of its own."
+        )
+    files: list[Path] = []
+    labels: list[str] = []
+    for folder in folders:
+        found = image_files(folder)
+        if not found:
+            raise DataError(
+                f"{folder}: expected images ({', '.join(sorted(SUFFIXES))}); got none. "
+                "Add images or remove the folder."
+            )
+        files += found
+        labels += [folder.name] * len(found)
+    names = [file.relative_to(path).as_posix() for file in files]
+    return Samples(read_images(files, size), np.array(labels), names)
+
+
+def read_flat(path: Path, size: int | None) -> Samples:
+    """Images that lie in the folder itself; they have no labels."""
+    files = image_files(path)
+    if not files:
+        raise DataError(
+            f"{path}: expected images ({', '.join(sorted(SUFFIXES))}) or one sub-folder for each "
+            "class; got neither. Check the path."
+        )
+    return Samples(read_images(files, size), None, [file.name for file in files])
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Sorted by name; hidden files and files that are no images by their suffix do not count."""
+    return sorted(
+        p
+        for p in folder.iterdir()
+        if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and p.is_file()
+    )
+
+
+def read_images(files: list[Path], size: int | None) -> Tensor:
+    """RGB, n x 3 x height x width, uint8; `size` makes all of them squares."""
+    height, width = read_image(files[0], size).shape[:2]
+    pixels = torch.empty((len(files), 3, height, width), dtype=torch.uint8)
+    for i, file in enumerate(files):
+        image = read_image(file, size)
+        if image.shape[:2] != (height, width):
+            raise DataError(
+                f"Expected images of one size; {files[0]} has {width} x {height} pixels and "
+                f"{file} has {image.shape[1]} x {image.shape[0]}. "
+                "Set `size` (in pixels) to scale all of them."
+            )
+        pixels[i] = torch.from_numpy(image).permute(2, 0, 1)
+    return pixels
+
+
+def read_image(file: Path, size: int | None) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """RGB, height x width x 3; `size` makes it a square."""
+    try:
+        with Image.open(file) as image:
+            if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
+                raise DataError(
+                    f"{file}: expected 8 bits per channel; got {image.mode} (16 or 32 bits). "
+                    "Convert it to 8 bits first."
+                )
+            plain = image.convert("RGB")
+    except (*BROKEN, Image.DecompressionBombError) as error:
+        raise DataError(
+            f"{file}: expected an image; it cannot be read ({error}). Replace or remove it."
+        ) from error
+    if size is not None and plain.size != (size, size):
+        plain = plain.resize((size, size), Image.Resampling.BILINEAR)
+    return np.array(plain, dtype=np.uint8)

@@ -1,0 +1,139 @@
+"""Files of the user: arrays in an npz file, images in folders, a table in a CSV file.
+
+Readers read; data/checks.py looks at what came, and data/build.py makes the data set of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from flr.core.errors import DataError
+from flr.core.registry import register
+from flr.data import checks
+from flr.data.build import assemble
+from flr.data.checks import Samples
+from flr.data.dataset import Dataset
+from flr.data.paths import require_file
+from flr.data.readers import images, tables
+
+
+@register("npz", kind="dataset", title="Arrays in an npz file")
+@dataclass(frozen=True)
+class Npz:
+    """Your arrays: x_train, y_train, x_test, y_test, or x and y (a fixed fifth is for testing).
+
+    Images are uint8 (n x height x width, with channels last or first), features are float (n x d).
+    Labels are class numbers or names; an array `classes` may name the numbers. Inputs are
+    normalised with the training part's mean and standard deviation.
+    """
+
+    path: Path
+
+    def load(self) -> Dataset:
+        """Reads the whole file into memory."""
+        arrays = tables.read_npz(self.path)
+        classes = tables.npz_classes(self.path, arrays)
+        if "x_train" not in arrays:
+            return assemble(self.path.stem, tables.npz_samples(self.path, arrays), None, classes)
+        train, test = (tables.npz_samples(self.path, arrays, part) for part in ("_train", "_test"))
+        return assemble(self.path.stem, train, test, classes)
+
+
+@register("folder", kind="dataset", title="Images in folders")
+@dataclass(frozen=True)
+class Folder:
+    """Your images: one sub-folder for each class, or train/<class> and test/<class>.
+
+    They become RGB. Unless all have one size, `size` says to how many pixels each side is scaled.
+    Training images are shifted and mirrored at random.
+    """
+
+    path: Path
+    size: Annotated[int, Field(ge=1)] | None = None
+
+    def load(self) -> Dataset:
+        """Classes are the folders' names, sorted."""
+        parts = images.parts(self.path)
+        train_path, test_path = parts or (self.path, None)
+        train = images.read_classes(train_path, self.size)
+        test = images.read_classes(test_path, self.size) if test_path else None
+        return assemble(self.path.resolve().name, train, test, None, augment="crop-flip")
+
+
+@register("csv", kind="dataset", title="Table in a CSV file")
+@dataclass(frozen=True)
+class Csv:
+    """Your table: a header, numeric feature columns, and one column (`label`) with the classes.
+
+    A fixed, stratified fifth of the rows is the test set.
+    """
+
+    path: Path
+    label: str = "label"
+
+    def load(self) -> Dataset:
+        """Classes are the label column's values, sorted."""
+        samples = tables.read_csv(self.path, self.label, label_required=True)
+        return assemble(self.path.stem, samples, None, None)
+
+
+def read_samples(
+    path: Path,
+    classes: tuple[str, ...] | None,
+    label: str = "label",
+    size: int | None = None,
+    *,
+    training: bool = False,
+) -> tuple[Tensor, Tensor | None, tuple[str, ...] | None, list[str]]:
+    """Inputs (in the publisher's units), labels, classes and row names of what is to be predicted.
+
+    Of a source with a training and a test part this is the test part, or the one for `training`.
+    Labels are None if the source has none; else they are positions in `classes`, or, if that is
+    None, in the classes found. Rows are named by their file, by their line (CSV) or by their
+    position from 0 (npz).
+    """
+    samples, own = _read_any(path, label, size, training)
+    if samples.y is None:
+        return samples.x, None, classes or own, samples.names
+    y, where = samples.y, str(path)
+    if y.dtype.kind == "i":
+        if own is not None:  # numbers into the file's own list: go by name
+            y = np.array(own)[checks.encode(y, own, where).numpy()]
+        elif classes is None:
+            return samples.x, torch.from_numpy(y), None, samples.names
+        elif all(name.isdecimal() for name in classes) and classes != tuple(
+            map(str, range(len(classes)))
+        ):
+            y = y.astype(str)  # classes called 1, 2, 3: a label 1 is the first one, in every format
+    known = classes or own or checks.classes_of(y, where)
+    return samples.x, checks.encode(y, known, where), known, samples.names
+
+
+def _read_any(
+    path: Path, label: str, size: int | None, training: bool
+) -> tuple[Samples, tuple[str, ...] | None]:
+    if path.is_dir():
+        parts = images.parts(path)
+        folder = parts[0 if training else 1] if parts else path
+        found = images.read_classes if images.subfolders(folder) else images.read_flat
+        return found(folder, size), None
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return tables.read_csv(path, label, label_required=False), None
+    if suffix != ".npz":
+        require_file(path, "a data file")
+        raise DataError(
+            f'Expected a folder of images, a .npz or a .csv file; got "{path.name}". '
+            "Convert it to one of these."
+        )
+    arrays = tables.read_npz(path)
+    wanted = "_train" if training else "_test"
+    part = wanted if f"x{wanted}" in arrays else ""
+    return tables.npz_samples(path, arrays, part), tables.npz_classes(path, arrays)

@@ -1,0 +1,41 @@
+"""Attackers of a simulation: their replies are changed on the way, as if they had sent them so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from flr.client.worker import ClientResult
+from flr.core import seeds
+from flr.core.arrays import Arrays
+from flr.core.contract import MODEL, Task
+from flr.scenario.attacks.common import Attack
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Who attacks, and how; `buffers` are never touched: a negative variance would be noticed."""
+
+    attack: Attack
+    clients: frozenset[int]
+    seed: int
+    buffers: frozenset[str]
+
+    def tamper(self, task: Task, results: Iterable[ClientResult]) -> list[ClientResult]:
+        """The results as the server gets them."""
+        return [self._changed(task, r) if r.reply.client in self.clients else r for r in results]
+
+    def _changed(self, task: Task, result: ClientResult) -> ClientResult:
+        client = result.reply.client
+        received = task.arrays | task.extra.get(client, {})
+        rng = seeds.generator(self.seed, "attack", client, task.step)
+        sent: Arrays = dict(result.reply.arrays)
+        for name in sorted(sent):
+            if name in received and self._is_trained(name, sent[name]):
+                sent[name] = self.attack.weights(sent[name], received[name], rng)
+        return replace(result, reply=replace(result.reply, arrays=sent))
+
+    def _is_trained(self, name: str, value: Tensor) -> bool:
+        return name.startswith(MODEL) and name not in self.buffers and value.is_floating_point()

@@ -1,0 +1,186 @@
+"""The federation loop: plan, ask, screen, reduce; the same for every method and every transport."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from flr.client.worker import ClientResult
+from flr.core.contract import Method, Server, Task
+from flr.core.errors import RunError
+from flr.core.observers import ClientOutcome, Observer, RoundEnd
+from flr.core.traits import by_name
+from flr.engine import checkpoint
+from flr.engine.checkpoint import Checkpoint
+from flr.engine.refuse_replies import NOT_FINITE, screen
+
+log = logging.getLogger("flr")
+
+
+class Transport(Protocol):
+    """How clients are reached; all that differs between one machine and a federation."""
+
+    def ask(self, task: Task, versions: Mapping[int, int], predict: bool) -> list[ClientResult]:
+        """Results, sorted by client; fewer than asked where clients were lost."""
+
+    def name(self, client: int) -> str:
+        """What a client is called in messages."""
+
+
+class States(Protocol):
+    """Where the clients' states are kept: which versions are still needed is decided here."""
+
+    def has(self, site: int, version: int) -> bool: ...
+
+    def drop(self, site: int, version: int) -> None: ...
+
+    def keep_only(self, versions: Mapping[int, set[int]]) -> None: ...
+
+
+@dataclass
+class Federation:
+    """A method, a server and a way to reach clients."""
+
+    method: Method
+    server: Server
+    transport: Transport
+    state: States
+    folder: Path  # of the checkpoints
+    min_replies: int
+    checkpoint_every: int
+    observer: Observer
+    again: str = "`flr resume`"  # how to go on after a stop
+    versions: dict[int, int] = field(default_factory=dict)  # accepted state of each site
+    kept: dict[int, dict[int, int]] = field(default_factory=dict)  # the same, by checkpoint
+    boundary: Checkpoint | None = None  # the end of the last whole round
+
+    def run(self) -> None:
+        """Goes on until the method plans nothing more; Ctrl-C loses no whole round."""
+        try:
+            self._rounds()
+        except KeyboardInterrupt:
+            if self.boundary is not None and self.boundary.round:  # else there is nothing to keep
+                self.save()
+            raise
+
+    def _rounds(self) -> None:
+        """One task after another; at the end of a round observers are told and it is kept."""
+        method, server = self.method, self.server
+        outcomes: list[ClientOutcome] = []
+        started = time.perf_counter()
+        self.boundary = Checkpoint.of(server, self.versions)
+        while (task := method.plan(server)) is not None:
+            before = server.round
+            outcomes += self.step(task)
+            if server.round > before:
+                seconds = time.perf_counter() - started
+                self.observer.round_end(
+                    RoundEnd(
+                        server.round, server.rounds, method.result(server), tuple(outcomes), seconds
+                    )
+                )
+                outcomes, started = [], time.perf_counter()
+                self.boundary = Checkpoint.of(server, self.versions)
+                if server.round % self.checkpoint_every == 0 or server.round == server.rounds:
+                    self.save()
+
+    def step(self, task: Task) -> list[ClientOutcome]:
+        """One exchange with clients; their replies are forgotten before the next one begins."""
+        method, server = self.method, self.server
+        predict = task.name == "fit" and self.observer.wants_predictions(server.round + 1)
+        results = self.transport.ask(task, self.versions, predict)
+        accepted, outcomes = screen(
+            task, results, by_name(method.traits.sends, method.traits.networks)
+        )
+        self.require_replies(task, accepted, outcomes)
+        self.accept(task, accepted)
+        method.reduce(server, task, [result.reply for result in accepted])
+        server.step += 1
+        return outcomes
+
+    def accept(self, task: Task, accepted: Sequence[ClientResult]) -> None:
+        """Makes the new states count; an old one goes unless a checkpoint needs it."""
+        for result in accepted:
+            site = result.reply.client
+            if not result.stateful:
+                continue
+            old = self.versions.get(site)
+            if old is not None and all(kept.get(site) != old for kept in self.needed()):
+                self.state.drop(site, old)
+            self.versions[site] = task.step
+
+    def require_replies(
+        self, task: Task, accepted: Sequence[ClientResult], seen: Sequence[ClientOutcome]
+    ) -> None:
+        """Stops a run that has lost too many clients, with a checkpoint of what was reached."""
+        if task.optional or len(accepted) >= min(self.min_replies, len(task.clients)):
+            return
+        self.save()
+        reasons = [
+            f"{self.transport.name(o.client)} {o.status} {o.reason}".strip()
+            for o in seen
+            if o.status != "ok"
+        ]
+        diverged = any(NOT_FINITE in reason for reason in reasons)
+        advice = "Lower train.lr" if diverged else "Find out why they fail, or lower min_replies"
+        raise RunError(
+            f"Round {task.round + 1} needs at least {self.min_replies} replies (min_replies); "
+            f"{len(accepted)} of {len(task.clients)} clients gave a usable one "
+            f"({'; '.join(reasons)}). What was reached is in {self.folder.parent}. {advice} in its "
+            f"config.toml; then go on with {self.again}."
+        )
+
+    def save(self) -> None:
+        """Writes a checkpoint of the last whole round and forgets states that nothing needs."""
+        point = self.boundary
+        if point is None or point.step in self.kept:
+            return
+        checkpoint.save(self.folder, point)
+        self.kept[point.step] = dict(point.versions)
+        self.kept = dict(sorted(self.kept.items())[-checkpoint.KEPT :])
+        self.forget()
+
+    def resume(self, recorded: int) -> int:
+        """Goes back to the newest whole checkpoint; the round it holds, 0 for the start.
+
+        `recorded` is the last round that the observer has recorded: a checkpoint beyond it would
+        leave a gap.
+        """
+        found = [
+            point
+            for point in checkpoint.load_all(self.folder)
+            if point.round <= recorded and self.complete(point)
+        ]
+        if found:
+            found[0].restore(self.server)
+            self.versions = dict(found[0].versions)
+        self.kept = {point.step: dict(point.versions) for point in reversed(found)}
+        checkpoint.keep_only(self.folder, set(self.kept))
+        self.forget()
+        return self.server.round
+
+    def needed(self) -> list[dict[int, int]]:
+        """The versions of client states that somebody may go back to."""
+        boundary = [] if self.boundary is None else [self.boundary.versions]
+        return [*self.kept.values(), *boundary]
+
+    def complete(self, point: Checkpoint) -> bool:
+        """Whether the clients' states that a checkpoint refers to are all there."""
+        missing = [s for s, version in point.versions.items() if not self.state.has(s, version)]
+        if missing:
+            log.warning(
+                "checkpoint %s lacks the state of clients %s; passed over", point.step, missing
+            )
+        return not missing
+
+    def forget(self) -> None:
+        """Deletes state files that neither a checkpoint nor the run refers to."""
+        needed: dict[int, set[int]] = {}
+        for versions in (*self.needed(), self.versions):
+            for site, version in versions.items():
+                needed.setdefault(site, set()).add(version)
+        self.state.keep_only(needed)

@@ -1,0 +1,86 @@
+"""Where a client's reply is refused: what is missing, undeclared, misshapen or not finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from flr.client.worker import ClientResult
+from flr.core.arrays import Arrays, nbytes
+from flr.core.contract import MODEL, Task
+from flr.core.observers import ClientOutcome
+from flr.core.traits import Declared
+
+NOT_FINITE = "not finite"
+
+
+def screen(
+    task: Task, results: Sequence[ClientResult], sends: Mapping[str, Declared]
+) -> tuple[list[ClientResult], list[ClientOutcome]]:
+    """Separates usable replies from bad ones, which are named and left out; the round goes on."""
+    accepted, outcomes = [], []
+    missing = set(task.clients) - {result.reply.client for result in results}
+    to_all = nbytes(task.arrays)
+    outcomes += [ClientOutcome(client, 0, "dropped") for client in sorted(missing)]
+    for result in results:
+        reply = result.reply
+        reason = result.problem or fault(task, reply.arrays, sends)
+        if not reason:
+            accepted.append(result)
+        outcomes.append(
+            ClientOutcome(
+                client=reply.client,
+                examples=reply.examples,
+                status="refused" if reason else "ok",
+                reason=reason,
+                seconds=result.seconds,
+                bytes_down=to_all + nbytes(task.extra.get(reply.client, {})),
+                bytes_up=nbytes(reply.arrays),
+                predictions=result.predictions,
+            )
+        )
+    return accepted, outcomes
+
+
+def fault(task: Task, sent: Arrays, sends: Mapping[str, Declared]) -> str:
+    """Why a reply cannot be used; empty if it can."""
+    expected = (
+        {k: v for k, v in task.arrays.items() if k.startswith(MODEL)} if task.name == "fit" else {}
+    )
+    for name, value in expected.items():
+        if name not in sent:
+            return f"{name} is missing"
+        if sent[name].shape != value.shape:
+            return f"{name} has shape {tuple(sent[name].shape)}, expected {tuple(value.shape)}"
+        if sent[name].dtype != value.dtype:
+            return f"{name} is {sent[name].dtype}, expected {value.dtype}"
+    for name, value in sent.items():
+        if name in expected:
+            continue
+        if name not in sends:
+            return f"{name} was not declared"
+        declared = sends[name]
+        # what the words in a shape mean is known at the site, which has compared it there
+        sizes = tuple(n if isinstance(n, int) else None for n in declared.shape)
+        fits = len(sizes) == value.dim() and all(
+            n in (None, size) for n, size in zip(sizes, value.shape, strict=True)
+        )
+        if not fits:
+            return f"{name} has shape {tuple(value.shape)}, expected {declared.shape}"
+        if value.dtype != declared.dtype:
+            return f"{name} is {value.dtype}, expected {declared.dtype}"
+    return not_finite(sent)
+
+
+def not_finite(sent: Arrays) -> str:
+    """Which array has a NaN or Inf; a sum, which is quick, has one too, or has grown too large."""
+    floats = {name: value for name, value in sent.items() if value.is_floating_point()}
+    flat = [value.flatten() for value in floats.values()]
+    if not flat or math.isfinite(torch.cat(flat).sum()):
+        return ""
+    for name, value in floats.items():
+        if not torch.isfinite(value).all():
+            return f"{name} has numbers that are {NOT_FINITE} (NaN or Inf)"
+    return ""

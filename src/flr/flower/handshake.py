@@ -1,0 +1,196 @@
+"""The query that tells a ServerApp which site each Flower node is, and what data it has.
+
+Flower's node ids are random, and change when a node restarts without a key; a site has a name.
+Nodes that are not known yet are asked before every task; nothing waits for their answer longer
+than it has to. Nothing that a node says is trusted to be of the right kind.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from flr.core.errors import RunError
+from flr.flower import wire
+from flr.flower.run_spec import SITE_NAME
+
+log = logging.getLogger("flr")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks at the SuperLink
+AGAIN = 30.0  # seconds until a node that was left out is asked again: its data may be mended
+GRACE = 15.0  # seconds that others wait for a node which does not answer
+
+_LONGEST = 500  # letters of what a site says, in a log
+
+
+@dataclass(frozen=True)
+class SiteFacts:
+    """What a site says of itself."""
+
+    site: str
+    examples: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> SiteFacts:
+        """Refuses, with ValueError, what no site of ours would say."""
+        examples, shape, dtype = said.get("examples"), said.get("shape"), said.get("dtype")
+        if not is_count(examples) or not isinstance(shape, list) or not all(map(is_count, shape)):
+            raise ValueError("sizes that are no numbers")
+        if dtype not in ("uint8", "float32"):
+            raise ValueError("samples of an unknown type")
+        return cls(str(said["site"]), examples, tuple(shape), str(dtype))
+
+
+@dataclass
+class Handshake:
+    """Sites by name, with the node that answers for each."""
+
+    grid: Grid
+    note: Mapping[str, Any]  # the run spec, as nodes get it
+    screen: Callable[[SiteFacts], str]  # why a site cannot take part; empty if it can
+    keys: dict[str, str] | None = None  # of sites; a name stays with its key. None: without keys
+    nodes: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, SiteFacts] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)  # by node: who it says it is, and why
+    asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # by node: message, when
+    answered: dict[int, float] = field(default_factory=dict)  # by node: when
+
+    def call(self) -> set[int]:
+        """Asks unknown nodes and hears those that have answered; gives the nodes there are."""
+        present = {node.node_id: node.public_key.hex() for node in self.grid.get_nodes()}
+        for gone in (self.asked.keys() | self.answered.keys()) - present.keys():
+            for known in (self.asked, self.answered, self.refused):
+                known.pop(gone, None)  # may come back, perhaps as another site
+        now = time.monotonic()
+        unknown = sorted(
+            node
+            for node in present.keys() - self.asked.keys() - set(self.nodes.values())
+            if now - self.answered.get(node, -AGAIN) >= AGAIN
+        )
+        messages = [Message(wire.write(self.note), node, "query.hello") for node in unknown]
+        for node, sent in zip(unknown, push(self.grid, messages), strict=True):
+            if sent is not None:
+                self.asked[node] = (sent, time.monotonic())
+        waiting = {sent: node for node, (sent, _) in self.asked.items()}
+        for reply in self.grid.pull_messages(list(waiting)) if waiting else ():
+            node = waiting[reply.metadata.reply_to_message_id]
+            del self.asked[node]
+            self.answered[node] = time.monotonic()
+            self._hear(node, present.get(node, ""), reply)
+        return set(present)
+
+    def outstanding(self) -> bool:
+        """Whether a node was asked a moment ago and may still answer."""
+        return any(time.monotonic() - when < GRACE for _, when in self.asked.values())
+
+    def wait_for(self, enough: Callable[[set[str]], bool], seconds: float) -> set[str]:
+        """The sites that are there once they are enough, or when the time is up."""
+        for _ in polling(seconds):
+            present = self.call()
+            sites = {site for site, node in self.nodes.items() if node in present}
+            if enough(sites):
+                break
+        return sites
+
+    def refuse(self, node: int, name: str, reason: str) -> None:
+        """Leaves a node out, and says so where the people at the server read it."""
+        complaint = f"{name}: {reason}."
+        if self.refused.get(node) != complaint:
+            log.warning("Left out: %s", complaint)
+        self.refused[node] = complaint
+
+    def forget(self, site: str) -> None:
+        """Takes a site off the list; its node is asked again, and its name is free."""
+        self.nodes.pop(site, None)
+        if self.keys is not None:
+            self.keys.pop(site, None)
+
+    def complaints(self) -> str:
+        """Who was left out and why, for an error message."""
+        if not self.refused:
+            return "No other node has connected."
+        return "\n".join(["Left out:", *sorted(self.refused.values())])
+
+    def _hear(self, node: int, key: str, reply: Message) -> None:
+        """Enters the site that a node says it is, or refuses the node."""
+        name, facts = f"node {node}", None
+        try:
+            if reply.has_error():
+                raise ValueError(f"an error of Flower ({plain(reply.error.reason)})")
+            said, _ = wire.read(reply.content)
+            reason = plain(said.get("problem", ""))
+            if SITE_NAME.fullmatch(str(said.get("site") or "")):
+                name = f'site "{said["site"]}"'
+            elif not reason:
+                raise ValueError("no site name")
+            facts = None if reason else SiteFacts.of(said)
+        except (wire.WireError, ValueError) as error:
+            reason = f"it answers with {plain(error)}"
+        if facts is not None:
+            reason = self.screen(facts)
+            if self.keys is not None and self.keys.get(facts.site, key) != key:
+                name, reason = f"node {node}", f"{name} belongs to a node with another key"
+        if facts is None or reason:
+            self.refuse(node, name, reason)
+            return
+        older = self.nodes.get(facts.site, node)
+        if older != node:
+            log.warning("%s: node %s takes the place of node %s.", name, node, older)
+        if self.keys is not None:
+            self.keys[facts.site] = key
+        self.nodes[facts.site], self.facts[facts.site] = node, facts
+        self.refused.pop(node, None)
+
+
+def plain(text: object) -> str:
+    """What a site says as one line: nobody writes lines into our log."""
+    return " ".join(str(text).split())[:_LONGEST].rstrip(".")
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number from 0 on; in Python True would be one."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def polling(seconds: float) -> Iterator[None]:
+    """One turn after the other until the time is up, with a pause between two of them.
+
+    Short at first, so that small work is quick; longer later, so that the SuperLink can rest.
+    """
+    end, pause = time.monotonic() + seconds, FIRST_PAUSE
+    while True:
+        yield
+        if time.monotonic() > end:
+            return
+        time.sleep(pause)
+        pause = min(pause * 1.2, LONGEST_PAUSE)
+
+
+def push(grid: Grid, messages: list[Message]) -> list[str | None]:
+    """Sends, and gives each message's number, or None where Flower did not take it."""
+    sent: list[str | None] = list(grid.push_messages(messages)) if messages else []
+    if len(sent) != len(messages):
+        raise RunError(
+            f"Expected the SuperLink to take {len(messages)} messages; it took {len(sent)}: they "
+            "may be too large for it. Use a smaller model, or raise its message size limit."
+        )
+    return sent
+
+
+def in_order(sites: Iterable[str]) -> list[str]:
+    """Sorted by name, numbers in names by value: site-2 comes before site-10."""
+
+    def key(name: str) -> list[tuple[int, int, str]]:
+        parts = re.split(r"([0-9]+)", name)
+        return [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts] + [(2, 0, name)]
+
+    return sorted(sites, key=key)

@@ -1,0 +1,65 @@
+"""The server's record of a run on Flower: a line for every round, and the report at its end."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from flr.client.worker import WorkerSpec
+from flr.config import Config
+from flr.engine.local import LocalTransport
+from flr.flower import differential_privacy
+from flr.flower.membership import Membership
+from flr.report.recorder import TEST, Recorder
+from flr.report.summary import NoiseRates
+from flr.simulation.build import views_of
+from flr.simulation.run import ReportFacts, recorder_options
+
+log = logging.getLogger("flr")
+
+
+def make_recorder(
+    config: Config,
+    membership: Membership,
+    spec: WorkerSpec,
+    test_y: Tensor,
+    networks: nn.ModuleList,
+    folder: Path,
+) -> Recorder:
+    """Writes rounds down, and a line for each into the log."""
+
+    def show(line: dict[str, Any]) -> None:
+        accuracy = line.get("accuracy")
+        reached = "" if accuracy is None else f", accuracy {100 * accuracy:.1f} %"
+        head = f"Round {line['round']} of {config.rounds}: {len(line['participants'])} sites"
+        log.info("%s%s, %.1f s", head, reached, line["seconds"])
+
+    return Recorder(
+        **recorder_options(config, folder),
+        predict=LocalTransport(spec, workers=1, drop=0.0).predict,  # the server's own model
+        test_y=test_y,
+        classes=membership.task_spec.classes,
+        on_round=show,
+        views=views_of(config, networks, spec.views[TEST]),
+        sites=membership.sites,
+    )
+
+
+def report_facts(membership: Membership, rounds: int) -> ReportFacts:
+    """A real federation does not know which labels are wrong."""
+    unknown = (None,) * len(membership.sites)
+    leaves = [
+        "when asked who it is: its name, the number of its samples, their shape and type",
+        "with each reply: its name, and the seconds it took",
+        differential_privacy.declaration(membership.flower, rounds),
+    ]
+    return ReportFacts(
+        scenario=membership.experiment,
+        noise=NoiseRates(None, None, unknown, unknown),
+        also_leaves=[line for line in leaves if line],
+        repeat_with="flwr run .",
+        sites=dict(zip(membership.sites, membership.examples, strict=True)),
+    )

@@ -1,0 +1,92 @@
+"""What a ClientApp's process keeps from one message to the next: data that were read, networks.
+
+Flower may start a process for every message, or send all messages of a run, and in a simulation
+those of many sites, to one. Kept are one scenario, one site's own data and one worker. Each is
+found by the content of what it is made from, files by name, size and time of change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from torch import Tensor
+
+from flr import config as configs
+from flr.client.state import NoState
+from flr.client.worker import ClientWorker
+from flr.core.contract import Site
+from flr.core.errors import RunError
+from flr.data.dataset import SiteTable, TaskSpec
+from flr.data.sources.files import read_samples
+from flr.simulation.build import load_data, load_scenario, make_sites, make_worker_spec
+
+Stamp = tuple[tuple[str, int, int], ...]  # files with their sizes and times of change
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OwnSite:
+    """The one site of this machine, whatever number the server gave it; the server has none."""
+
+    classes: int
+    site: Site | None = None
+
+    def __getitem__(self, client: int) -> Site:
+        if self.site is None:
+            raise RunError(
+                f"Expected client {client} to be asked at its site. Report this as a bug."
+            )
+        return self.site
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Changes when a file, or any file in a folder, is changed, added or taken away."""
+    inside = (Path(at, name) for at, _, names in os.walk(path) for name in names)
+    files = sorted(inside) if path.is_dir() else [path]
+    found = [(str(file), file.stat()) for file in files if file.exists()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+
+
+@lru_cache(maxsize=1)
+def scenario(tree: str, _stamps: tuple[Stamp, ...]) -> tuple[SiteTable, TaskSpec]:
+    """All sites of the simulated split that a config, as JSON, describes."""
+    config = configs.parse(json.loads(tree))
+    dataset = load_data(config)
+    sites = make_sites(dataset, load_scenario(config, dataset))
+    return sites, dataset.task_spec(config.data.augment)
+
+
+@lru_cache(maxsize=1)
+def samples(
+    path: Path, stamp: Stamp, classes: Names, label: str, size: int | None, task: TaskSpec | None
+) -> tuple[Tensor, Tensor | None]:
+    """A site's own samples; for a task they are normalised, if they have the shape it asks for."""
+    x, y = _raw(path, stamp, classes, label, size)
+    if task is not None and tuple(x.shape[1:]) == task.input_shape:
+        _raw.cache_clear()  # raw inputs would stay in memory beside the normalised ones
+        x = task.normalize(x)
+    return x, y
+
+
+@lru_cache(maxsize=1)
+def _raw(
+    path: Path, _stamp: Stamp, classes: Names, label: str, size: int | None
+) -> tuple[Tensor, Tensor | None]:
+    x, y, _, _ = read_samples(path, classes, label, size, training=True)
+    return x, y
+
+
+@lru_cache(maxsize=1)
+def worker(tree: str, device: str, task: TaskSpec) -> ClientWorker:
+    """Built once for all sites of a process: the site and its state are set for each task.
+
+    Every task loads all weights anew. After a task that failed, the worker must not be used again.
+    """
+    tables = json.loads(tree)
+    tables["train"]["device"] = device
+    sites = OwnSite(len(task.classes))
+    return ClientWorker(make_worker_spec(configs.parse(tables), task, sites, NoState(Path())))

@@ -1,0 +1,78 @@
+"""Choosing samples of a site by their losses, and batches of the chosen ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from flr.core.contract import Batch, Client, Site
+from flr.methods.shared.mixtures import two_groups
+from flr.models.inference import logits_of
+
+
+def small_loss(losses: Tensor, forget_rate: float) -> Tensor:
+    """The rows of the int((1 - F) b) smallest losses, smallest first; at least one."""
+    remember = max(int((1 - forget_rate) * len(losses)), 1)
+    return losses.argsort(stable=True)[:remember]
+
+
+def forget_rate_at(t: int, forget_rate: float, num_gradual: int, exponent: float = 1.0) -> float:
+    """F(t): the t-th of linspace(0, F^c, T_k), and F after T_k."""
+    if t >= num_gradual:
+        return forget_rate
+    return float(forget_rate**exponent) * t / max(num_gradual - 1, 1)
+
+
+def sample_losses(network: nn.Module, site: Site) -> Tensor:
+    """CE of every sample of a site with its given label, in eval mode, without augmentation."""
+    return F.cross_entropy(logits_of(network, site.x), site.y, reduction="none")
+
+
+def draw_seed(c: Client) -> int:
+    """A seed for a generator that is not torch's, from the method's own."""
+    return int(torch.randint(2**31, (), generator=c.rng))
+
+
+def estimated_noise(c: Client) -> float:
+    """The share of the larger-loss component, by the mean loss of the received networks.
+
+    For `begin`: the client's networks are still the received ones.
+    """
+    losses = torch.stack([sample_losses(network, c.data) for network in c.model]).mean(0)
+    return float(two_groups(losses, draw_seed(c)).double().mean())
+
+
+def take(b: Batch, rows: Tensor) -> Batch:
+    """Some rows of a batch; where it is mixed, `plain` begins with those rows as well."""
+    part = Batch(b.x[rows], b.y[rows], b.index[rows], b.networks)
+    if b.plain is None or b.partner is None:
+        return part
+    others = torch.ones(len(b.plain.x), dtype=torch.bool, device=rows.device)
+    others[rows] = False
+    order = torch.cat([rows, others.nonzero()[:, 0]])
+    partner = order.argsort()[b.partner[rows]]
+    return replace(part, plain=take(b.plain, order), partner=partner, weight=b.weight)
+
+
+def subset(c: Client, rows: Tensor) -> Client:
+    """The client as if it had these samples only; generators are shared."""
+    return replace(c, data=replace(c.data, x=c.data.x[rows], y=c.data.y[rows]))
+
+
+def batches_of(c: Client, rows: Tensor) -> Iterator[Batch]:
+    """One epoch over some samples; `index` still counts in the whole site."""
+    for b in c.make_batches(subset(c, rows)):
+        yield replace(b, index=rows[b.index])
+
+
+def two_views(c: Client, rows: Tensor) -> Iterator[tuple[Batch, Batch]]:
+    """One epoch over some samples in random order, each batch augmented twice."""
+    order = int(torch.randint(2**62, (), generator=c.order))
+    one, two = (torch.Generator().manual_seed(order) for _ in range(2))
+    first = batches_of(replace(c, order=one), rows)
+    second = batches_of(replace(c, order=two, augmentation=c.rng), rows)
+    return zip(first, second, strict=True)

@@ -1,0 +1,1 @@
+"""Networks: built by name, started from pretrained weights, saved to a file, asked in batches."""

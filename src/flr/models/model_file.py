@@ -1,0 +1,113 @@
+"""The model file: weights, and everything needed to use them without the run they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from flr.config import timm_models
+from flr.config.entry import imported, parse_entry
+from flr.core import arrays
+from flr.core.arrays import Arrays
+from flr.core.combine import stack
+from flr.core.contract import Method
+from flr.core.errors import DataError, FlrError
+from flr.data.dataset import Normalization
+from flr.data.on_disk import Inputs
+from flr.models import networks as models
+from flr.models.inference import in_batches
+from flr.models.networks import load_weights
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A trained classifier that takes inputs in the publisher's units.
+
+    Args:
+        method: How its networks predict together.
+        networks: One, or several that were trained side by side.
+        classes: The names of the classes, in the order of the probabilities.
+        input_shape: What it takes, without the samples' axis.
+        normalize: Turns the publisher's units into the network's.
+
+    Example:
+        >>> model = flr.Run(Path("runs/flr-1")).model()
+        >>> model.classes[model.probabilities(x)[0].argmax()]
+    """
+
+    method: Method
+    networks: nn.ModuleList
+    classes: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    normalize: Normalization
+
+    def probabilities(self, x: Inputs) -> Tensor:
+        """Class probabilities, n x classes."""
+        if tuple(x.shape[1:]) != self.input_shape:
+            raise DataError(
+                f"The model expects inputs of shape {self.input_shape}; "
+                f"these have {tuple(x.shape[1:])}. "
+                "Use data of the kind the model was trained on."
+            )
+
+        def forward(part: Tensor) -> Tensor:
+            return self.method.predict(self.networks, self.normalize(part)).softmax(1)
+
+        return in_batches(self.networks, forward, x)
+
+
+def save(path: Path, weights: Arrays, meta: dict[str, Any]) -> None:
+    """Writes the model file; `meta` is what `load` needs to rebuild it."""
+    arrays.save(path, weights, {"kind": "model", "format": FORMAT, **meta})
+
+
+def load(path: Path, *, trust: bool = False) -> SavedModel:
+    """Reads a model file, or that of a run folder.
+
+    Args:
+        path: `model.safetensors`, or a run folder.
+        trust: Whether code that the file names as "module:function" may be imported.
+
+    Raises:
+        DataError: It is no model file, does not fit what it describes, or wants to be trusted.
+
+    Example:
+        >>> load(Path("runs/flr-1/model.safetensors")).classes
+    """
+    path = path / "model.safetensors" if path.is_dir() else path
+    weights, meta = arrays.load(path)
+    if meta.get("kind") != "model" or meta.get("format") != FORMAT:
+        raise DataError(
+            f"Expected a model written by flr (format {FORMAT}); {path} holds a "
+            f"{meta.get('kind', 'file of another kind')}, format {meta.get('format')}. "
+            "Use the model.safetensors of a run folder."
+        )
+    model = meta.get("model")
+    name = str(model.get("name")) if isinstance(model, dict) else ""
+    if name.startswith(timm_models.PREFIX):
+        timm_models.package(name)  # where it is missing, the file is not to blame
+    elif ":" in name and not trust:
+        raise DataError(
+            f'{path} needs the code "{name}", which loading would import and run. '
+            "If you trust it, say --trust (in Python: trust=True)."
+        )
+    elif ":" in name:
+        imported(name)  # nor where its module is not found
+    try:
+        method = stack([parse_entry("method", m, default="").build() for m in meta["method"]])
+        shape, classes = tuple(meta["input_shape"]), tuple(meta["classes"])
+        factory = parse_entry("model", model, default="").build()
+        networks = models.build(factory, shape, len(classes), method.traits.networks, seed=0)
+        load_weights(networks, weights)
+        normalize = Normalization(tuple(meta["mean"]), tuple(meta["std"]))
+    except (KeyError, TypeError, ValueError, RuntimeError, FlrError) as error:
+        raise DataError(
+            f"The weights in {path} do not fit the model it describes ({error}). Take another "
+            f"copy of the file."
+        ) from error
+    return SavedModel(method, networks.eval(), classes, shape, normalize)

@@ -1,0 +1,259 @@
+"""Trains the cells of an experiment that are not there yet; a stopped one goes on where it was."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+
+from flr.config import Config
+from flr.core.arrays import canonical_json, write_atomically
+from flr.core.errors import ConfigError, FlrError
+from flr.core.registry import unknown
+from flr.data.build import subset
+from flr.data.dataset import Dataset
+from flr.paper import results
+from flr.paper.experiment import Coordinates, Experiment, Models, merge
+from flr.paper.results import Cell
+from flr.scenario.scenario import Scenario
+from flr.simulation import api
+from flr.simulation.build import load_scenario
+from flr.simulation.run import OnRound
+
+Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
+
+
+@dataclass(frozen=True)
+class MissingRun:
+    """A run that has to be trained."""
+
+    config: Config
+    label: str
+    models: Models  # what becomes of the trained model
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A folder of cells, and what is the same for all that are trained in it."""
+
+    folder: Path
+    changes: Mapping[str, Any] = field(default_factory=dict)  # laid over every config
+    workers: int = 2
+    watch: Watch = lambda _label, _rounds: nullcontext()  # shows nothing
+    _datasets: dict[str, Dataset] = field(default_factory=dict, init=False, repr=False)
+
+    def reproduce(
+        self, experiment: Experiment, seeds: Sequence[int], only: Sequence[str] = ()
+    ) -> ExperimentResults:
+        """Trains what is missing and gathers all cells; processes that do the same share the work.
+
+        `only` names rows or settings to be trained.
+        """
+        todo = self.missing(experiment, seeds, only)
+        self._check_data(experiment, [run.config for run in todo.values()])
+        before = self.pretraining(experiment)
+        first = None if before is None else results.hash_of(before)  # all others need its model
+        for patience in (0, -1):  # first what nobody else is at; then what is left, once it is free
+            for name, run in todo.items():
+                with self.claimed(name, -1 if name == first else patience) as mine:
+                    if mine:
+                        self._finish(experiment.name, name, run)
+        return self.gather(experiment, seeds)
+
+    def gather(
+        self, experiment: Experiment, seeds: Sequence[int] | None = None
+    ) -> ExperimentResults:
+        """All cells that are there; nothing is trained."""
+        chosen = experiment.seeds if seeds is None else tuple(seeds)
+        configs = self.plan(experiment, chosen)
+        read = {p: results.read(self.folder, results.hash_of(c)) for p, c in configs.items()}
+        found = {place: cell for place, cell in read.items() if cell is not None}
+        return ExperimentResults(experiment, chosen, configs, found, self)
+
+    def plan(self, experiment: Experiment, seeds: Sequence[int]) -> dict[Coordinates, Config]:
+        """The resolved config of every run; all mistakes show before anything is trained."""
+        before, start = self.pretraining(experiment), {}
+        if before is not None:
+            start = {"train": {"init": str(self.model(results.hash_of(before)))}}
+        above = merge(start, self.changes)
+        return {place: experiment.config(place, above) for place in experiment.places(tuple(seeds))}
+
+    def pretraining(self, experiment: Experiment) -> Config | None:
+        """The run whose model all others start from; its seed is always the same."""
+        if experiment.pretrain is None:
+            return None
+        train, data = (self.changes.get(section, {}) for section in ("train", "data"))
+        above = {
+            "train": {key: train[key] for key in ("device", "threads", "model") if key in train},
+            "data": {key: data[key] for key in ("path",) if key in data},
+        }
+        return experiment.resolve(1, experiment.pretrain, above=above)
+
+    def missing(
+        self, experiment: Experiment, seeds: Sequence[int], only: Sequence[str] = ()
+    ) -> dict[str, MissingRun]:
+        """What has to be trained, by hash."""
+        configs = self.plan(experiment, seeds)
+        keys = [list(experiment.rows), list(experiment.settings)]
+        for name in only:
+            if not any(name in some for some in keys):
+                raise ConfigError(unknown("row or setting", name, [*keys[0], *keys[1]]))
+        rows, settings = ([key for key in some if key in only] or some for some in keys)
+        found: dict[str, MissingRun] = {}
+        for number, (place, config) in enumerate(configs.items(), start=1):
+            models = experiment.models
+            if models == "need" and place.seed != seeds[0]:  # pictures are of the first seed's
+                models = "keep"
+            asked = place.row in rows and place.setting in settings
+            if asked and not self._has(results.hash_of(config), models):
+                row, setting = experiment.rows[place.row], experiment.settings[place.setting]
+                label = f"{number}/{len(configs)} {row.title}, {setting.title}, seed {place.seed}"
+                found[results.hash_of(config)] = MissingRun(config, label, models)
+        before = self.pretraining(experiment)
+        if before is not None and found and not self._has(results.hash_of(before), "need"):
+            first = MissingRun(before, "the network that all start from", "need")
+            return {results.hash_of(before): first, **found}
+        return found
+
+    def _has(self, name: str, models: Models) -> bool:
+        """Whether nothing has to be trained."""
+        there = models != "need" or self.model(name).exists()
+        return there and results.read(self.folder, name) is not None
+
+    @contextmanager
+    def claimed(self, name: str, patience: float) -> Iterator[bool]:
+        """Whether a cell is this process's to train, perhaps after some seconds; -1: for ever."""
+        lock = results.lock(self.folder, name)
+        try:
+            lock.acquire(timeout=patience)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def _finish(self, table: str, name: str, missing: MissingRun) -> None:
+        """Trains a run, unless another process has done so since, and keeps its cell."""
+        if self._has(name, missing.models):
+            return
+        run_folder, done = self.folder / "runs" / name, self.folder / "runs" / f".done-{name}"
+        config = missing.config.model_copy(update={"workers": self.workers})
+        with self.watch(missing.label, config.rounds) as on_round:
+            data = self.dataset(config)
+            if (run_folder / "config.toml").exists():
+                run = api.resume(run_folder, data=data, on_round=on_round, workers=self.workers)
+            else:
+                run = api.run(config, data=data, out=run_folder, on_round=on_round)
+        if missing.models != "drop":
+            write_atomically(self.model(name), (run_folder / "model.safetensors").read_bytes())
+        if results.read(self.folder, name) is None:  # one that came from elsewhere stays
+            results.write(self.folder, table, run)
+        shutil.rmtree(done, ignore_errors=True)  # of a stop in the middle of the next two lines
+        run_folder.rename(done)  # last: until then a stop costs nothing
+        shutil.rmtree(done)
+
+    def dataset(self, config: Config) -> Dataset:
+        """The data set before any choice of samples; read once for all cells."""
+        source = config.data.source
+        key = canonical_json(source.table("name"))
+        if key not in self._datasets:
+            self._datasets.clear()  # one at a time: they are large
+            self._datasets[key] = source.build().load()
+        return self._datasets[key]
+
+    def scenario(self, config: Config) -> tuple[Dataset, Scenario]:
+        """The samples and labels of a run."""
+        dataset = subset(self.dataset(config), config.data.train, config.data.test)
+        return dataset, load_scenario(config, dataset)
+
+    def model(self, name: str) -> Path:
+        """Where the model of a cell lies, if it was kept."""
+        return self.folder / results.MODELS / f"{name}.safetensors"
+
+    def _check_data(self, experiment: Experiment, configs: Sequence[Config]) -> None:
+        """Deals every split out once, so that hours do not end at data that is not there."""
+        different = {
+            canonical_json([c.data.table(), c.partition.table("kind"), c.noise.table("kind")]): c
+            for c in configs
+        }
+        for config in different.values():
+            try:
+                self.scenario(config)
+            except FlrError as error:
+                raise type(error)(f"{experiment.name} ({experiment.scale}): {error}") from error
+
+
+@dataclass(frozen=True)
+class ExperimentResults:
+    """An experiment with all its cells, by row, setting and seed."""
+
+    experiment: Experiment
+    seeds: tuple[int, ...]
+    configs: Mapping[Coordinates, Config]
+    cells: Mapping[Coordinates, Cell]
+    runner: Runner
+
+    def at(self, row: str, setting: str) -> dict[int, Cell]:
+        """The cells of one place in a table, by seed; empty where nothing is run."""
+        found = {seed: self.cells.get(Coordinates(row, setting, seed)) for seed in self.seeds}
+        return {seed: cell for seed, cell in found.items() if cell is not None}
+
+    def by_seed(self, row: str, setting: str, *path: str) -> dict[int, float]:
+        """A number of the summaries of one place, for each seed that has it."""
+        found: dict[int, float] = {}
+        for seed, cell in self.at(row, setting).items():
+            value: Any = cell.summary
+            for key in path:
+                value = value[key]
+            if value is not None:  # not measured, as where no label is wrong
+                found[seed] = float(value)
+        return found
+
+    def values(self, row: str, setting: str, *path: str) -> list[float]:
+        """The same without the seeds."""
+        return list(self.by_seed(row, setting, *path).values())
+
+    def accuracy(self, row: str, setting: str, which: str = "best") -> dict[int, float]:
+        """Best, last or mean accuracy of the last ten rounds, by seed."""
+        return self.by_seed(row, setting, "accuracy", which)
+
+    def scores(self, row: str, setting: str) -> list[float]:
+        """The accuracy that the paper reports, for each seed."""
+        return self.values(row, setting, "accuracy", self.experiment.score)
+
+    def curves(self, row: str, setting: str) -> list[list[dict[str, Any]]]:
+        """The curves of one place, for each seed."""
+        return [cell.curve for cell in self.at(row, setting).values()]
+
+    def where(self, setting: str) -> str:
+        """A column of the table, in words."""
+        return f"{self.experiment.name}, {self.experiment.settings[setting].title}"
+
+    @cached_property
+    def stale(self) -> frozenset[Coordinates]:
+        """Runs whose method has changed since."""
+        configs = self.configs
+        return frozenset(p for p, cell in self.cells.items() if results.stale(cell, configs[p]))
+
+    @property
+    def changes(self) -> str:
+        """What the user has changed of every run, in words; the device cannot matter."""
+        tree = merge(self.runner.changes, {"train": {"device": None}})
+        return ", ".join(f"{key} = {value}" for key, value in _flat(tree) if value is not None)
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its dotted key."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield above + key, value

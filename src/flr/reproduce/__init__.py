@@ -1,1 +1,0 @@
-"""The paper's experiments: each table and figure from a file in `flr/experiments/`."""

@@ -1,0 +1,170 @@
+"""The public way to train: from a config to a finished run folder, and back to a stopped one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from flr import config as configs
+from flr.config import Config
+from flr.core.arrays import write_atomically
+from flr.core.errors import ConfigError, DataError
+from flr.engine.pool import prepare
+from flr.models import model_file
+from flr.report import jsonl, summary
+from flr.report.recorder import CLIENTS, METRICS
+from flr.scenario import scenario as scenarios
+from flr.simulation.build import check_fits, first_networks, load_data, load_scenario
+from flr.simulation.folders import default_folder, locked, new_folder, refuse_other_runs
+from flr.simulation.in_process import TrainingData, run_in_process
+from flr.simulation.run import OnRound
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, and what is in it.
+
+    Args:
+        folder: Where `flr.run` or `flr run` has put it.
+
+    Example:
+        >>> run = flr.Run(Path("runs/flr-1"))
+        >>> run.metrics[-1]["accuracy"]
+    """
+
+    folder: Path
+
+    @cached_property
+    def config(self) -> Config:
+        """The config it was run with, all defaults filled in."""
+        return configs.load(self.folder / "config.toml")
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`: accuracies, memorization, noise."""
+        return summary.load(self.folder)
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One entry for each round."""
+        return jsonl.read(self.folder / METRICS)
+
+    @cached_property
+    def clients(self) -> list[dict[str, Any]]:
+        """One entry for each client asked in each round."""
+        return jsonl.read(self.folder / CLIENTS)
+
+    def model(self) -> model_file.SavedModel:
+        """The trained classifier."""
+        return model_file.load(self.folder / "model.safetensors", trust=True)
+
+
+def run(
+    config: Config | Mapping[str, Any] | str | Path,
+    *,
+    data: Any = None,
+    out: Path | str | None = None,
+    on_round: OnRound | None = None,
+) -> Run:
+    """Trains a simulated federation as the config says.
+
+    Args:
+        config: The path of a TOML file, a dictionary like one, or a `Config`.
+        data: A `Dataset`, `(x, y)` or `(x, y, x_test, y_test)` in place of the config's `[data]`.
+        out: The run's folder, new or empty; without it one is made under `runs/`.
+        on_round: Called after every round with its line of `metrics.jsonl`.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        FlrError: The config, the data or the folder cannot be used, or too many clients failed.
+
+    Example:
+        >>> done = flr.run({"method": "flr", "rounds": 20})
+        >>> done.summary["accuracy"]
+    """
+    resolved = as_config(config)
+    if resolved.workers > 1:
+        prepare()
+    dataset = load_data(resolved, data)
+    scenario = load_scenario(resolved, dataset)
+    networks = check_fits(resolved, dataset, scenario)
+    folder = new_folder(Path(out) if out is not None else default_folder(resolved))
+    with locked(folder):
+        refuse_other_runs(folder)
+        scenario.save(folder / "scenario.safetensors")
+        # last: a folder with a config is a run that can be resumed
+        write_atomically(folder / "config.toml", resolved.to_toml())
+        training_data = TrainingData.of(resolved, dataset, scenario)
+        del dataset  # a large one would be kept in memory for the whole run
+        run_in_process(resolved, training_data, scenario, networks, folder, on_round)
+    return Run(folder)
+
+
+def resume(
+    folder: Path | str,
+    *,
+    data: Any = None,
+    on_round: OnRound | None = None,
+    workers: int | None = None,
+) -> Run:
+    """Goes on with a run that was stopped, to the same bits as if it never had been.
+
+    Args:
+        folder: The run's folder.
+        data: The same data again, where `flr.run` was given some.
+        on_round: Called after every round with its line of `metrics.jsonl`.
+        workers: How many processes train clients; may differ from before.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        FlrError: The folder holds no run that was started, or its data have changed.
+
+    Example:
+        >>> flr.resume("runs/flr-1").summary["accuracy"]
+    """
+    folder = Path(folder)
+    config = read_config(folder)
+    if workers is not None:
+        config = config.model_copy(update={"workers": workers})
+    if config.workers > 1:
+        prepare()
+    with locked(folder):
+        dataset = load_data(config, data)
+        scenario = scenarios.load(folder / "scenario.safetensors")
+        scenarios.check_fits(scenario, dataset)
+        networks = first_networks(config, dataset.input_shape, len(dataset.classes))
+        training_data = TrainingData.of(config, dataset, scenario)
+        del dataset
+        run_in_process(config, training_data, scenario, networks, folder, on_round)
+    return Run(folder)
+
+
+def read_config(folder: Path) -> Config:
+    """The resolved config of a run that was started."""
+    if not (folder / "config.toml").is_file() or not (folder / "scenario.safetensors").is_file():
+        raise DataError(
+            f"Expected a run folder with config.toml and scenario.safetensors; {folder} is none. "
+            "Give the folder that `flr run` has printed; what never started has to be run again."
+        )
+    return configs.load(folder / "config.toml")
+
+
+def as_config(config: Config | Mapping[str, Any] | str | Path) -> Config:
+    """A config from what a user has: itself, a dictionary, or a path."""
+    if isinstance(config, Config):
+        return config
+    if isinstance(config, Mapping):
+        return configs.parse(config)
+    if not isinstance(config, str | Path):
+        raise ConfigError(
+            f"Expected a config as a path, a dictionary or a Config; got {type(config).__name__}. "
+            'Write for instance flr.run("experiment.toml").'
+        )
+    return configs.load(Path(config))

@@ -1,0 +1,67 @@
+"""Run folders: where they go, and that one process at a time works in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, count
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from flr.config import Config
+from flr.core.errors import DataError
+
+
+def default_folder(config: Config) -> Path:
+    """Where a run goes that was not told where."""
+    return first_free(Path("runs") / f"{config.label}-{config.seed}")
+
+
+def new_folder(out: Path) -> Path:
+    """Makes the folder of a new run; never one that holds something else."""
+    refuse_other_runs(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"Expected to make a folder for the run at {out}; the system says: {error.strerror}. "
+            "Choose another --out."
+        ) from None
+    return out
+
+
+def refuse_other_runs(out: Path) -> None:
+    """A start that was cut short leaves no config and may be tried again."""
+    if (out / "config.toml").exists():
+        raise DataError(
+            f"Expected a new folder for the run; {out} already holds one. "
+            f"Go on with it (`flr resume {out}`), or choose another --out."
+        )
+    if out.is_dir():
+        others = [p.name for p in out.iterdir() if not p.name.startswith((".", "scenario."))]
+        if others:
+            raise DataError(
+                f"Expected a new or empty folder for the run; {out.resolve()} holds "
+                f"{', '.join(sorted(others)[:3])}. Choose another --out."
+            )
+
+
+def first_free(base: Path) -> Path:
+    """The path itself, or the first of base-2, base-3, ... that does not exist."""
+    numbered = (base.with_name(f"{base.name}-{number}") for number in count(2))
+    return next(path for path in chain([base], numbered) if not path.exists())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One process at a time in a run folder."""
+    try:
+        lock = FileLock(folder / ".lock").acquire(timeout=0)
+    except Timeout:
+        raise DataError(
+            f"Expected {folder} to be free; another flr process is working in it. Wait for it to "
+            f"end or stop it."
+        ) from None
+    with lock:
+        yield

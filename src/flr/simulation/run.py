@@ -1,0 +1,119 @@
+"""One federation from its first round to its report, whether clients are simulated or on Flower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flr.config import Config
+from flr.core.contract import Method, Server
+from flr.core.errors import RunError
+from flr.data.dataset import TaskSpec
+from flr.engine.federation import Federation, States, Transport
+from flr.models import model_file
+from flr.report import html, jsonl, summary, trackers
+from flr.report import recorder as records
+from flr.report.describe import leaves_the_site
+from flr.report.recorder import Recorder
+from flr.report.summary import NoiseRates
+
+OnRound = Callable[[dict[str, Any]], None]
+
+
+def recorder_options(config: Config, folder: Path) -> dict[str, Any]:
+    """What a recorder takes from the config."""
+    return {
+        "folder": folder,
+        "rounds": config.rounds,
+        "every": config.eval.every,
+        "trackers": trackers.make(config.trackers, folder),
+    }
+
+
+def run_federation(
+    config: Config,
+    method: Method,
+    server: Server,
+    transport: Transport,
+    states: States,
+    recorder: Recorder,
+    folder: Path,
+    go_on_with: str,
+) -> None:
+    """Trains from the newest checkpoint in the run folder, or from the start, to the last round.
+
+    `go_on_with` is the command that an error names for going on after a stop.
+    """
+    federation = Federation(
+        method=method,
+        server=server,
+        transport=transport,
+        state=states,
+        folder=folder / "checkpoint",
+        min_replies=config.min_replies,
+        checkpoint_every=config.checkpoint_every,
+        observer=recorder,
+        again=go_on_with,
+    )
+    try:
+        records.truncate(folder, federation.resume(records.recorded(folder)))
+        federation.run()
+    except (ConnectionError, TimeoutError):
+        raise  # it is the network that failed, not the folder
+    except OSError as error:
+        raise RunError(
+            f"Expected to write to {folder}; the system says: {error}. Make room or mend the "
+            f"folder, then go on with {go_on_with}."
+        ) from error
+    finally:
+        recorder.close()
+
+
+@dataclass(frozen=True)
+class ReportFacts:
+    """What a report says that stands neither in the config nor in the record of the rounds."""
+
+    scenario: str  # its hash, or the name of the experiment
+    noise: NoiseRates
+    attack: dict[str, Any] | None = None
+    also_leaves: Sequence[str] = ()  # what leaves a site besides what the method sends
+    repeat_with: str | None = None  # the command that repeats the run, where config.toml will not
+    sites: Mapping[str, int] | None = None  # names and sizes of real sites, in order
+
+
+def write_results(
+    config: Config,
+    task_spec: TaskSpec,
+    method: Method,
+    server: Server,
+    folder: Path,
+    about: ReportFacts,
+) -> None:
+    """Writes the trained model and the report: summary, picture and page."""
+    from flr.report import plots  # matplotlib takes a second, and only a finished run needs it
+
+    meta = {
+        "model": config.train.model.table("name"),
+        "method": [entry.table("name") for entry in config.method],
+        "classes": list(task_spec.classes),
+        "input_shape": list(task_spec.test_shape),  # later samples are prepared like test samples
+        "mean": list(task_spec.normalize.mean),
+        "std": list(task_spec.normalize.std),
+    }
+    model_file.save(folder / "model.safetensors", method.result(server), meta)
+    metrics = jsonl.read(folder / records.METRICS)
+    found = summary.summarize(
+        metrics,
+        method=config.label,
+        seed=config.seed,
+        rounds=config.rounds,
+        scenario=about.scenario,
+        noise=about.noise,
+        attack=about.attack,
+    )
+    summary.save(folder, found)
+    plots.curves(metrics, folder / html.CURVES, config.label)
+    leaves = [*leaves_the_site(method), *about.also_leaves]
+    html.run_page(folder, leaves, about.repeat_with, about.sites)

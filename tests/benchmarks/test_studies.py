@@ -1,0 +1,43 @@
+"""Studies take long, so here it is only seen that they still fit the package."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+from benchmarks import studies
+from benchmarks.studies import aggregators_under_attack, common, methods_on_digits
+from benchmarks.studies.flr_step import Trainer
+from flr.config import parse
+
+
+@pytest.mark.parametrize("name", [found.name for found in pkgutil.iter_modules(studies.__path__)])
+def test_every_study_can_be_imported(name):
+    importlib.import_module(f"{studies.__name__}.{name}")
+
+
+@pytest.mark.parametrize("method", ["fedavg", *methods_on_digits.others()])
+def test_every_method_on_digits_is_a_config(method):
+    for noise in methods_on_digits.NOISES.values():
+        parse(
+            methods_on_digits.SETTING | {"noise": noise, "method": methods_on_digits.parts(method)}
+        )
+
+
+def test_the_parts_of_a_step_are_those_of_flr():
+    trainer = Trainer()
+    trainer.as_it_is(trainer.batches())
+    trainer.tables.schedule(4, 5)
+    trainer.assert_alike()
+
+
+def test_finished_runs_are_kept_and_others_refused(tmp_path):
+    config = aggregators_under_attack.SETTING | {"seed": 1, "rounds": 1, "workers": 1}
+    first = common.trained(tmp_path / "run", config)
+    made = (first.folder / "model.safetensors").stat().st_mtime_ns
+    assert common.trained(tmp_path / "run", config).summary == first.summary
+    assert (first.folder / "model.safetensors").stat().st_mtime_ns == made
+    with pytest.raises(SystemExit, match="it has others"):
+        common.trained(tmp_path / "run", config | {"seed": 2})
