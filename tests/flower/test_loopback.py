@@ -198,3 +198,24 @@ def test_keys_fit_together_and_private_ones_are_for_their_owner_only(tmp_path: P
 
 def _certificate(path: Path) -> Certificate:
     return load_pem_x509_certificate(path.read_bytes())
+
+
+STOPPED_AT_THE_START = """
+import signal, sys, time
+from pathlib import Path
+from flr.flower.local.processes import Group, Reaper
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+group = Group(Reaper(), {}, Path(sys.argv[1]))
+for _ in range(20):
+    try:
+        group.add(["/bin/sh", "-c", "kill -INT $PPID; exec sleep 60"], Path(sys.argv[1]) / "log")
+        time.sleep(60)
+    except KeyboardInterrupt:
+        assert group.running, "a process was started that nobody ends"
+        group.kill()
+"""
+
+
+def test_ctrl_c_while_a_process_starts_leaves_none_behind(tmp_path):
+    subprocess.run([sys.executable, "-c", STOPPED_AT_THE_START, str(tmp_path)], check=True)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flr.core.errors import RunError
+from flr.core.interrupts import ctrl_c_waits
 from flr.flower.local import reaper as reaper_script
 
 _START = 180.0  # seconds a process gets until it can be used, also on a busy machine
@@ -54,7 +55,8 @@ class Group:
 
     def add(self, command: Sequence[str], log: Path) -> None:
         """Starts a command in the group's folder; what it says is appended to `log`."""
-        with log.open("ab") as output:
+        # a Ctrl-C between start and entry in the list would leave a process that nobody ends
+        with log.open("ab") as output, ctrl_c_waits():
             process = subprocess.Popen(  # noqa: S603
                 command,
                 cwd=self._folder,
@@ -64,9 +66,9 @@ class Group:
                 stderr=subprocess.STDOUT,
                 process_group=self._processes[0].pid if self._processes else 0,
             )
-        self._processes.append(process)
-        if len(self._processes) == 1:
-            self._reaper.tell(f"+{process.pid}")
+            self._processes.append(process)
+            if len(self._processes) == 1:
+                self._reaper.tell(f"+{process.pid}")
 
     @property
     def running(self) -> bool:
