@@ -23,6 +23,9 @@ from flr.core.registry import nearest
 
 M = typing.TypeVar("M", bound=BaseModel)
 
+# Kinds that may be somebody's own "module:function", and what it takes besides its options.
+_TAKES = {"model": "(input_shape, classes) and ", "backbone": ""}
+
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
 
@@ -53,7 +56,8 @@ class ConfigEntry:
             own = {key: value for key, value in self.options.items() if key != "pretrained"}
             return functools.partial(timm_models.build, self.name[len(timm_models.PREFIX) :], **own)
         if _is_import(self.kind, self.name):
-            return functools.partial(imported(self.name), **self.options)
+            made = functools.partial(imported(self.name, self.kind), **self.options)
+            return made if self.kind == "model" else made()
         factory = registry.get(self.kind, self.name).factory
         if any(p.kind is p.POSITIONAL_ONLY for p in _parameters(factory)):
             return functools.partial(factory, **self.options)
@@ -85,9 +89,12 @@ def parse_entry(
     name = table.pop(key, default)
     if not isinstance(name, str):
         raise _refusal(at, f'should be a name in quotes, for instance "{default}".')
+    known = registry.entries(kind)
+    family, _, model = name.partition(":")
+    if kind == "backbone" and model and family in known:  # "timm:resnet50" is timm's resnet50
+        name, table = family, {"model": model, **table}
     if _is_import(kind, name):
         return _import_entry(kind, name, table, at)
-    known = registry.entries(kind)
     if name not in known:
         raise _refusal(at, f"is not known.{nearest(name, known)} Known: {', '.join(known)}.")
     return _complete(known[name], table, beside, at)
@@ -169,7 +176,7 @@ def _fixed(entry: registry.Entry, name: str) -> ConfigProblem:
 
 
 def _is_import(kind: str, name: str) -> bool:
-    return kind == "model" and ":" in name
+    return kind in _TAKES and ":" in name
 
 
 def _import_entry(kind: str, name: str, options: dict[str, Any], at: Place) -> ConfigEntry:
@@ -179,13 +186,14 @@ def _import_entry(kind: str, name: str, options: dict[str, Any], at: Place) -> C
         if entry.is_timm:
             timm_models.check(name, options)
         else:
-            inspect.signature(imported(name)).bind((1,), 2, **options)
+            known = ((1,), 2) if kind == "model" else ()  # what only the engine knows
+            inspect.signature(imported(name, kind)).bind(*known, **options)
     except FlrError as error:
         raise ProblemsError([ConfigProblem(at, str(error), head="none")]) from None
     except TypeError as error:
         raise _refusal(
             at,
-            f"should take (input_shape, classes) and the options given; it does not ({error}). "
+            f"should take {_TAKES[kind]}the options given; it does not ({error}). "
             "Change the function or the options.",
         ) from None
     except ValueError:  # some built-in callables have no signature to check
@@ -193,7 +201,7 @@ def _import_entry(kind: str, name: str, options: dict[str, Any], at: Place) -> C
     return entry
 
 
-def imported(name: str) -> Callable[..., Any]:
+def imported(name: str, kind: str = "model") -> Callable[..., Any]:
     """The function behind "module:function"."""
     module, _, attribute = name.partition(":")
     advice = "Check the spelling, and that its folder is on PYTHONPATH."
@@ -204,7 +212,8 @@ def imported(name: str) -> Callable[..., Any]:
         reason = "it is no function"
     except Exception as error:  # noqa: BLE001  (importing runs the user's file)
         reason = f"it cannot be imported ({cut(f'{type(error).__name__}: {error}', 120)})"
-    raise ConfigError(f"[train] model = {show(name)} should be module:function; {reason}. {advice}")
+    key = {"model": "[train] model", "backbone": "[data] backbone"}[kind]
+    raise ConfigError(f"{key} = {show(name)} should be module:function; {reason}. {advice}")
 
 
 def _refusal(at: Place, text: str) -> ProblemsError:

@@ -23,6 +23,7 @@ KINDS = {  # where a kind's entries are: a new one is a new file in that package
     "method": "flr.methods",
     "aggregator": "flr.aggregate",
     "model": "flr.models",
+    "backbone": "flr.models.backbones",
     "dataset": "flr.data.sources",
     "partition": "flr.scenario.partitions",
     "noise": "flr.scenario.noises",
@@ -72,7 +73,8 @@ def register(
 
     Args:
         name: What a config writes.
-        kind: "method", "aggregator", "model", "dataset", "partition", "noise" or "attack".
+        kind: "method", "aggregator", "model", "backbone", "dataset", "partition", "noise" or
+            "attack".
         title: What tables and pictures write; the name if left out.
         paper: Where it was published.
         year: When.
