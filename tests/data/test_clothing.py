@@ -227,7 +227,7 @@ def test_check_says_what_is_not_known(original, tmp_path):
 def test_clean_samples_and_noisy_inputs_are_refused(original, tmp_path):
     with pytest.raises(ConfigError, match="which training labels of clothing1m are right"):
         flr.run(config(original, scenario={"benchmark": 4}), out=tmp_path / "a")
-    with pytest.raises(ConfigError, match="leaves its pictures on disk"):
+    with pytest.raises(ConfigError, match="pictures on disk"):
         flr.run(config(original, noise={"kind": "features"}), out=tmp_path / "b")
     flat = {"model": "mlp", "participation": 0.4}
     with pytest.raises(ConfigError, match="averages over space"):

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from flr.core.errors import DataError
-from flr.data.on_disk import Inputs, Pictures
+from flr.data.on_disk import Inputs
 from flr.data.readers.images import read_image
 
 SIDE = 64  # of a thumbnail at most, in pixels; smaller pictures stay as they are
@@ -77,7 +77,7 @@ def encode(image: Image.Image) -> bytes:
 
 def _range(x: Inputs) -> tuple[float, float]:
     """What is shown as black and as white: dark sets, like digits of 0 to 16, are stretched."""
-    if isinstance(x, Pictures):
+    if not isinstance(x, Tensor):  # pictures on disk
         return 0.0, 255.0
     low, high = float(x.min()), float(x.max())
     if x.dtype == torch.uint8:

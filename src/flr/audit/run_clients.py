@@ -27,7 +27,7 @@ from flr.engine import checkpoint
 from flr.models import model_file
 from flr.models.model_file import SavedModel
 from flr.scenario import scenario as scenarios
-from flr.simulation.build import load_data, make_sites
+from flr.simulation.build import load_data, load_raw_data, make_sites
 
 FILES = ("config.toml", "scenario.safetensors")
 
@@ -41,6 +41,7 @@ class Simulation:
     sites: Ragged  # positions in the training set
     given: Ragged
     x: Inputs  # of the whole training set, with the noise that the scenario puts on inputs
+    shown: Inputs  # what a person looks at: the same, or what features were made from
     normalize: Callable[[Tensor], Tensor] | None  # None: x is normalised
     model: SavedModel
     versions: dict[int, int]  # of the clients' states
@@ -61,8 +62,8 @@ class Simulation:
         evidence, index = self.evidence(client), self.sites[client]
         return SiteAudit(
             evidence,
-            pictures.from_inputs(self.x, index),
-            pictures.features(self.x, index),
+            pictures.from_inputs(self.shown, index),
+            pictures.features(self.shown, index),
             (evidence.names, [self.classes[label] for label in evidence.given.tolist()]),
         )
 
@@ -89,17 +90,20 @@ def open_run(folder: Path, data: Any = None) -> Simulation:
             f"Expected a finished run; {folder} has no model.safetensors yet. Go on with it: "
             f"`flr resume {folder}`."
         )
-    dataset = load_data(configs.load(folder / FILES[0]), data)
+    config = configs.load(folder / FILES[0])
+    dataset = load_data(config, data)
     scenario = scenarios.load(folder / FILES[1])
     scenarios.check_fits(scenario, dataset)
     noisy_inputs = len(scenario.levels) > 0
     points = checkpoint.load_all(folder / "checkpoint")
+    x = make_sites(dataset, scenario).x if noisy_inputs else dataset.train.x
     return Simulation(
         folder=folder,
         classes=dataset.classes,
         sites=scenario.sites,
         given=scenario.given,
-        x=make_sites(dataset, scenario).x if noisy_inputs else dataset.train.x,
+        x=x,
+        shown=x if config.data.backbone is None else load_raw_data(config, data).train.x,
         normalize=None if noisy_inputs else dataset.normalize,
         model=model_file.load(folder, trust=True),  # as its config is trusted
         versions=points[0].versions if points else {},

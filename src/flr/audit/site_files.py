@@ -42,7 +42,10 @@ class SiteFiles:
 def open_site(files: SiteFiles) -> SiteAudit:
     """Reads all, refuses what does not belong together, and says what is left out."""
     model = model_file.load(files.model, trust=files.trust)
-    x, y, known, names = read_samples(files.data, None, files.label, files.size, training=True)
+    raw, y, known, names = read_samples(
+        files.data, None, files.label, files.size, training=True, side=model.side
+    )
+    x = model.features(raw)
     _check_shape(model, tuple(x.shape[1:]), files.data)
     odd = [name for name in names if name != name.encode(errors="replace").decode()]
     if odd:
@@ -65,11 +68,11 @@ def open_site(files: SiteFiles) -> SiteAudit:
         root = next(iter(images.parts(files.data) or []), files.data)
         thumbnails = pictures.from_files(root, evidence.names)
     else:
-        thumbnails = pictures.from_inputs(x, rows)
+        thumbnails = pictures.from_inputs(raw, rows)
     return SiteAudit(
         evidence,
         thumbnails,
-        pictures.features(x, rows, _columns(files)),
+        pictures.features(raw, rows, _columns(files)),
         (names, labels) if files.labels is None and labels else None,
         (*chosen.notes, *([about_state] if about_state else [])),
         chosen.left_out,

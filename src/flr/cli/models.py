@@ -16,6 +16,7 @@ from flr.core import registry
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
 from flr.data import checks
+from flr.data.on_disk import Inputs
 from flr.data.sources.files import read_samples
 from flr.models import model_file
 from flr.models.model_file import SavedModel
@@ -82,7 +83,7 @@ def evaluate(
         typer.echo(f"  {name}: " + ("no samples" if value is None else f"{100 * value:.1f} %"))
 
 
-def open_data(data: str, model: SavedModel, label: str) -> tuple[Tensor, Tensor | None, list[str]]:
+def open_data(data: str, model: SavedModel, label: str) -> tuple[Inputs, Tensor | None, list[str]]:
     """Inputs, labels if there are any, and a name for each sample."""
     path = Path(data)
     if not path.exists() and data in registry.entries("dataset"):
@@ -95,5 +96,5 @@ def open_data(data: str, model: SavedModel, label: str) -> tuple[Tensor, Tensor 
         named = np.array(dataset.classes)[dataset.test.y.numpy()]
         labels = checks.encode(named, model.classes, data)
         return dataset.test.x, labels, [str(i) for i in range(len(labels))]
-    x, y, _, names = read_samples(path, model.classes, label)
+    x, y, _, names = read_samples(path, model.classes, label, side=model.side)
     return x, y, names

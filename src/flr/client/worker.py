@@ -171,8 +171,7 @@ class ClientWorker:
 
     def client(self, task: ClientTask) -> Client:
         """The site as the method sees it during this task."""
-        spec, site = self.spec, self.spec.sites[task.client]
-        on_device = Site(site.name, site.x.to(self.device), site.y.to(self.device), site.classes)
+        spec = self.spec
         order_rng, augmentation, own = (
             seeds.generator(spec.seed, purpose, task.client, task.step)
             for purpose in ("order", "augment", "method")
@@ -181,7 +180,7 @@ class ClientWorker:
             id=task.client,
             method=spec.method,
             model=self.model,
-            data=on_device,
+            data=spec.sites[task.client].map(lambda held: held.to(self.device)),
             state=spec.state.read(task.client, task.version),
             inbox=self.broadcast | task.extra,
             step=task.step,

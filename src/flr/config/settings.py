@@ -27,7 +27,7 @@ Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
 
 
-_BESIDE = ("train", "test", "augment")  # keys of [data] that are no options of its source
+_BESIDE = ("train", "test", "augment", "backbone", "views")  # of [data], no options of its source
 
 
 def _reads(kind: str, default: str, **more: Any) -> PlainValidator:
@@ -54,6 +54,21 @@ class Data(BaseModel):
     train: Count | None = None
     test: Count | None = None
     augment: Literal["auto", "none", "crop-flip", "window-flip"] = "auto"
+    backbone: Annotated[ConfigEntry, _reads("backbone", "efficientnet-lite0")] | None = None
+    views: Annotated[int, Field(ge=1, le=64)] = 1
+
+    @model_validator(mode="after")
+    def _views_of_a_backbone(self) -> Data:
+        found = []
+        if self.backbone is None and self.views > 1:
+            text = "are features of a backbone, and none is named. Add backbone, or remove views."
+            found.append(ConfigProblem(("views",), text))
+        if self.backbone is not None and self.augment not in ("auto", "none"):
+            text = "changes images in training, where there are features only. Use views instead."
+            found.append(ConfigProblem(("augment",), text))
+        if found:
+            raise ProblemsError(found)
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -68,7 +83,9 @@ class Data(BaseModel):
 
     def table(self) -> dict[str, Any]:
         """The TOML table of this section."""
-        own = {key: getattr(self, key) for key in _BESIDE}
+        own = {key: getattr(self, key) for key in ("train", "test", "augment")}
+        if self.backbone is not None:
+            own |= {"backbone": self.backbone.short(), "views": self.views}
         return {**self.source.table("name"), **as_toml(own)}
 
 

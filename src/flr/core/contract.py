@@ -70,9 +70,15 @@ class Site:
     x: Tensor  # n x ..., float32, normalised
     y: Tensor  # n, int64
     classes: int
+    views: Tensor | None = None  # n x views x ..., of which each visit in training draws one
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Site:
+        """The same done to inputs, labels and views: on another device, or fewer samples."""
+        views = None if self.views is None else change(self.views)
+        return Site(self.name, change(self.x), change(self.y), self.classes, views)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,14 @@ def _padded(x: Tensor, fill: tuple[float, ...]) -> Tensor:
     return padded
 
 
+def _looked_at(site: Site, index: Tensor, c: Client) -> Tensor:
+    """The samples, each in one of its views where there are several; draws are made on the CPU."""
+    if site.views is None:
+        return site.x[index]
+    drawn = torch.randint(0, site.views.shape[1], (len(index),), generator=c.augmentation)
+    return site.views[index, drawn.to(site.x.device)]
+
+
 @dataclass(frozen=True)
 class Batches:
     """Makes a client's batches: what the engine puts into `Client.make_batches`."""
@@ -100,5 +108,5 @@ class Batches:
         """One epoch of this client."""
         site = c.data
         for index in batches(site, c.train.batch, c.order):
-            x = augment(site.x[index], self.kind, c.augmentation, self.fill)
+            x = augment(_looked_at(site, index, c), self.kind, c.augmentation, self.fill)
             yield Batch(x, site.y[index], index)

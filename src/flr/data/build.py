@@ -6,8 +6,9 @@ off by the labels alone.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from flr.core.errors import ConfigError, DataError
 from flr.data import checks
 from flr.data.checks import Array, Samples
 from flr.data.dataset import Dataset, LabeledData, Normalization
+from flr.data.on_disk import Inputs
 from flr.data.train_test_split import balanced, stratified
 
 _CHUNK = 4096  # samples turned into float64 at a time
@@ -34,7 +36,7 @@ def assemble(
     _check_classes(name, data.y, classes)
     if test is not None:
         held_out, _ = _labeled(f"{name} (test)", test, classes)
-        if test.x.shape[1:] != train.x.shape[1:] or test.x.dtype != train.x.dtype:
+        if _kind(test.x) != _kind(train.x):
             raise DataError(
                 f"{name}: expected test inputs like the training inputs ({_kind(train.x)}); "
                 f"got {_kind(test.x)}. Prepare both in the same way."
@@ -47,8 +49,9 @@ def assemble(
                 f"{len(data)} samples of {len(classes)} classes. Add samples or a test part."
             )
         data, held_out = data[rows], data[held]
-    inputs = cast(Tensor, data.x)  # readers of samples bring them into memory
-    return Dataset(name, data, held_out, classes, _measure(inputs), augment)
+    nothing = Normalization((), ())  # what is no tensor yet becomes features, which are measured
+    normalize = measure(data.x) if isinstance(data.x, Tensor) else nothing
+    return Dataset(name, data, held_out, classes, normalize, augment)
 
 
 def from_arrays(
@@ -117,19 +120,21 @@ def _check_classes(name: str, y: Tensor, classes: tuple[str, ...]) -> None:
         )
 
 
-def _measure(x: Tensor) -> Normalization:
+def measure(x: Inputs) -> Normalization:
     """Mean and deviation of each channel or feature; what does not vary keeps its scale."""
-    axes = [axis for axis in range(x.dim()) if axis != 1]
-    n = x.numel() / x.shape[1]
-    chunks = [x[i : i + _CHUNK] for i in range(0, len(x), _CHUNK)]
+    axes = [axis for axis in range(len(x.shape)) if axis != 1]
+    n = math.prod(x.shape) / x.shape[1]
+    starts = range(0, len(x), _CHUNK)
     zero = torch.zeros(x.shape[1], dtype=torch.float64)
-    mean = sum((chunk.double().sum(axes) for chunk in chunks), zero) / n
-    centre = mean.view(1, -1, *[1] * (x.dim() - 2))
-    square = sum(((chunk.double() - centre).square().sum(axes) for chunk in chunks), zero)
+    mean = sum((x[i : i + _CHUNK].double().sum(axes) for i in starts), zero) / n
+    centre = mean.view(1, -1, *[1] * (len(x.shape) - 2))
+    parts = ((x[i : i + _CHUNK].double() - centre).square().sum(axes) for i in starts)
+    square = sum(parts, zero)
     std = (square / n).sqrt()
     std[std <= mean.abs() * 1e-7 + 1e-30] = 1.0  # below what float32 can tell apart
     return Normalization(tuple(mean.tolist()), tuple(std.tolist()))
 
 
-def _kind(x: Tensor) -> str:
-    return f"{checks.times(x.shape[1:])}, {str(x.dtype).removeprefix('torch.')}"
+def _kind(x: Inputs) -> str:
+    kind = str(x.dtype).removeprefix("torch.") if isinstance(x, Tensor) else type(x).__name__
+    return f"{checks.times(x.shape[1:])}, {kind}"

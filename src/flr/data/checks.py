@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flr.core.errors import DataError
 from flr.core.registry import unknown
+from flr.data.on_disk import Inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,7 +24,7 @@ _LARGEST_LABEL = 2**31 - 1
 class Samples:
     """What a reader found: inputs, labels (class numbers or class names), a name for each row."""
 
-    x: Tensor
+    x: Inputs
     y: Array | None
     names: list[str]
 

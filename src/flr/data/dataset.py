@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from flr.core.contract import Site
+from flr.data.features import Features
 from flr.data.on_disk import Inputs, Pictures
 
 # A name that scenario/noises/asymmetric.py knows, or each class's new number.
@@ -30,7 +31,7 @@ class LabeledData:
         return len(self.y)
 
     def __getitem__(self, index: Tensor) -> LabeledData:
-        x = self.x.take(index) if isinstance(self.x, Pictures) else self.x[index]
+        x = self.x[index] if isinstance(self.x, Tensor) else self.x.take(index)
         number = None if self.number is None else self.number[index]
         return LabeledData(x, self.y[index], number)
 
@@ -53,9 +54,12 @@ class Normalization:
     @overload
     def __call__(self, x: Pictures) -> Pictures: ...
 
+    @overload
+    def __call__(self, x: Features) -> Features: ...
+
     def __call__(self, x: Inputs) -> Inputs:
-        """Of inputs on disk: when they are decoded."""
-        if isinstance(x, Pictures):
+        """Of inputs that are no tensor: when they become one."""
+        if not isinstance(x, Tensor):
             return replace(x, normalize=self)
         shape = (1, -1) + (1,) * (x.dim() - 2)
         mean = torch.tensor(self.mean, dtype=torch.float32).view(shape)
@@ -87,6 +91,7 @@ class Dataset:
         augment: "none" or another of `batches.KINDS`.
         noise_map: The asymmetric map that belongs to it.
         verified: Whether the training labels are known to be right.
+        origin: The fingerprint of the raw data, where the inputs are features of them.
 
     Example:
         A source builds one in its `load()`; `sources/digits.py` is the shortest.
@@ -100,6 +105,7 @@ class Dataset:
     augment: str = "none"
     noise_map: NoiseMap | None = None
     verified: bool = True
+    origin: str = ""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -117,10 +123,15 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every input, label and class name; of inputs on disk, of paths, not pixels."""
+        """A hash of every input, label and class name; of inputs on disk, of paths, not pixels.
+
+        Of features it is that of what they were made from: another backbone changes no scenario.
+        """
+        if self.origin:
+            return self.origin
         digest = hashlib.sha256()
         for tensor in (self.train.x, self.train.y, self.test.x, self.test.y):
-            if isinstance(tensor, Pictures):
+            if not isinstance(tensor, Tensor):
                 digest.update(tensor.identity())
                 continue
             digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -165,6 +176,12 @@ class Ragged(Sequence[Tensor]):
         return before[self.offset].diff()
 
 
+def make_site(name: str, x: Inputs, rows: Tensor | slice, y: Tensor, classes: int) -> Site:
+    """A site that holds these rows of x; what is no tensor yet becomes one now."""
+    views = x.views(rows) if isinstance(x, Features) else None
+    return Site(name, x[rows], y, classes, views)
+
+
 @dataclass(frozen=True)
 class SiteTable:
     """All sites of a simulated federation over one shared tensor; cheap for any number of sites.
@@ -182,8 +199,7 @@ class SiteTable:
         return len(self.samples)
 
     def __getitem__(self, site: int) -> Site:
-        x = self.x[self.samples[site]]
-        return Site(f"site-{site}", x, self.given[site], self.classes)
+        return make_site(f"site-{site}", self.x, self.samples[site], self.given[site], self.classes)
 
     def size(self, site: int) -> int:
         """How many samples a site holds, without looking at them."""

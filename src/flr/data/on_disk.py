@@ -5,6 +5,7 @@ A million photographs do not fit into memory; the pictures of the ten sites of a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from flr.core.errors import DataError
+from flr.data.features import Features
 from flr.data.train_test_split import Indices
 
 
@@ -83,6 +85,14 @@ class Pictures:
         head = f"pictures/{self.side}/{len(self)}/".encode()
         return head + self.ends.numpy().astype("<i8").tobytes() + self.text.numpy().tobytes()
 
+    def digests(self, rows: Tensor | Indices | slice) -> list[bytes]:
+        """A hash of each picture's file and of the size it is shown in; decodes none."""
+        found = []
+        for number in self._numbers(rows):
+            content = hashlib.sha256(self._file(self.path(number)).read_bytes()).digest()
+            found.append(hashlib.sha256(content + str(self.side).encode()).digest())
+        return found
+
     def _numbers(self, rows: Tensor | Indices | slice) -> list[int]:
         numbers: list[int] = torch.arange(len(self))[rows].tolist()
         return numbers
@@ -90,13 +100,16 @@ class Pictures:
     def _decode(self, path: str) -> Tensor:
         from flr.data.readers.images import read_image  # Pillow: only those who decode need it
 
+        return torch.from_numpy(read_image(self._file(path), self.side)).permute(2, 0, 1)
+
+    def _file(self, path: str) -> Path:
         file = self.root / path
         if not file.is_file():
             raise DataError(
                 f"Expected a picture at {file}; there is none. Unpack the archive that holds it "
                 "again, or take it off the list that names it."
             )
-        return torch.from_numpy(read_image(file, self.side)).permute(2, 0, 1)
+        return file
 
 
-Inputs = Tensor | Pictures  # all inputs of a data set: in memory, or on disk
+Inputs = Tensor | Pictures | Features  # all inputs of a data set: in memory, or on disk

@@ -18,7 +18,9 @@ from flr.data.sources.files import read_samples
 from flr.flower.handshake import SiteFacts
 from flr.flower.node import shapes_differ
 from flr.flower.settings import Flower
-from flr.simulation.build import check_fits, load_data, load_scenario
+from flr.flower.site_cache import dtype_of
+from flr.models.embedding import Embedder
+from flr.simulation.build import check_fits, load_data, load_scenario, make_embedder
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class ServerData:
     test: tuple[Inputs, Tensor]
     benchmark: tuple[Tensor, Tensor] | None  # clean samples, for methods that need some
     flower: Flower
+    typical: tuple[float, float] | None = None  # mean and deviation of a backbone's features
     task_spec: TaskSpec | None = None  # None: the sites' data decide
     networks: nn.ModuleList | None = None  # those of the first round, where they are built already
     expected: dict[str, int] = field(default_factory=dict)  # sizes of a scenario's sites by name
@@ -57,9 +60,14 @@ def server_data(config: Config, flower: Flower) -> ServerData:
     """In a scenario all is known, as every node draws the same split; else what is given here."""
     if flower.own_data:
         nothing = (torch.empty(0, 1), torch.empty(0, dtype=torch.int64))
-        test = _read(flower.test, flower) if flower.test else nothing
-        clean = _read(flower.benchmark, flower, training=True) if flower.benchmark else None
-        return ServerData(test, clean, flower)
+        embed = make_embedder(config, config.data.backbone) if config.data.backbone else None
+        test = _read(flower.test, flower, embed) if flower.test else nothing
+        clean = None
+        if flower.benchmark:
+            x, y = _read(flower.benchmark, flower, embed, training=True)
+            clean = (x[:], y)
+        typical = getattr(embed.backbone, "typical", None) if embed else None
+        return ServerData(test, clean, flower, typical=typical)
     dataset = load_data(config)
     scenario = load_scenario(config, dataset)
     networks = check_fits(config, dataset, scenario)
@@ -85,8 +93,8 @@ def agree(data: ServerData, facts: Sequence[SiteFacts]) -> tuple[TaskSpec | None
     if facts:
         form = Counter((f.shape, f.dtype) for f in facts).most_common(1)[0][0]
     for x, _ in filter(None, (data.benchmark, data.test)):
-        if isinstance(x, Tensor) and len(x):
-            form = (tuple(x.shape[1:]), str(x.dtype).removeprefix("torch."))
+        if len(x):
+            form = (tuple(x.shape[1:]), dtype_of(x))
     if form is None:
         return None, {}
     shape, dtype = form
@@ -102,8 +110,9 @@ def agree(data: ServerData, facts: Sequence[SiteFacts]) -> tuple[TaskSpec | None
             f'flower.augment = "{flower.augment}" needs images (channels x height x width); the '
             f'inputs have shape {shape}. Use flower.augment = "none".'
         )
-    # without numbers of their own, bytes become -1 to 1, and floats stay as they are
-    mean, std = (127.5, 127.5) if dtype == "uint8" else (0.0, 1.0)
+    # without numbers of their own, bytes become -1 to 1, and floats stay as they are, unless a
+    # backbone says what its features are like: sites that measure together would have to share
+    mean, std = data.typical or ((127.5, 127.5) if dtype == "uint8" else (0.0, 1.0))
     normalize = Normalization(
         _each(flower.mean or (mean,), shape, "mean"), _each(flower.std or (std,), shape, "std")
     )
@@ -122,9 +131,13 @@ def _each(numbers: tuple[float, ...], shape: tuple[int, ...], key: str) -> tuple
     return numbers
 
 
-def _read(path: str, flower: Flower, *, training: bool = False) -> tuple[Tensor, Tensor]:
-    size = flower.size or None
-    x, y, _, _ = read_samples(Path(path), flower.classes, flower.label, size, training=training)
+def _read(
+    path: str, flower: Flower, embed: Embedder | None, *, training: bool = False
+) -> tuple[Inputs, Tensor]:
+    size, side = flower.size or None, embed.backbone.side if embed else 0
+    x, y, _, _ = read_samples(
+        Path(path), flower.classes, flower.label, size, training=training, side=side
+    )
     if y is None:
         raise ConfigError(f"Expected labelled samples at {path}; there are no labels. Add them.")
-    return x, y
+    return (embed(x) if embed else x), y

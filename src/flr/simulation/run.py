@@ -13,6 +13,7 @@ from flr.core.errors import RunError
 from flr.data.dataset import TaskSpec
 from flr.engine.federation import Federation, States, Transport
 from flr.models import model_file
+from flr.models.embedding import Embedder
 from flr.report import html, jsonl, summary, trackers
 from flr.report import recorder as records
 from flr.report.describe import leaves_the_site
@@ -102,6 +103,8 @@ def write_results(
         "mean": list(task_spec.normalize.mean),
         "std": list(task_spec.normalize.std),
     }
+    if config.data.backbone is not None:
+        meta["backbone"] = Embedder(config.data.backbone).identity()
     model_file.save(folder / "model.safetensors", method.result(server), meta)
     metrics = jsonl.read(folder / records.METRICS)
     found = summary.summarize(

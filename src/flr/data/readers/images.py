@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from flr.core.errors import DataError
 from flr.data.checks import Samples
+from flr.data.on_disk import Inputs, Pictures
 from flr.data.paths import BROKEN, require_folder
 
 SUFFIXES = frozenset(
@@ -43,7 +45,22 @@ def subfolders(path: Path) -> list[Path]:
         ) from None
 
 
-def read_classes(path: Path, size: int | None) -> Samples:
+Read = Callable[[Path, list[Path]], Inputs]  # of a folder and files in it
+
+
+def at_once(size: int | None) -> Read:
+    """Reads all images into memory; `size` makes all of them squares."""
+    return lambda _, files: read_images(files, size)
+
+
+def one_by_one(side: int) -> Read:
+    """Leaves the images on disk until they are looked at, as squares of so many pixels."""
+    return lambda root, files: Pictures.of(
+        root, [file.relative_to(root).as_posix() for file in files], side
+    )
+
+
+def read_classes(path: Path, read: Read) -> Samples:
     """Images of path/<class>/..., labelled by the folder's name."""
     folders = subfolders(path)
     if not folders:
@@ -63,10 +80,10 @@ def read_classes(path: Path, size: int | None) -> Samples:
         files += found
         labels += [folder.name] * len(found)
     names = [file.relative_to(path).as_posix() for file in files]
-    return Samples(read_images(files, size), np.array(labels), names)
+    return Samples(read(path, files), np.array(labels), names)
 
 
-def read_flat(path: Path, size: int | None) -> Samples:
+def read_flat(path: Path, read: Read) -> Samples:
     """Images that lie in the folder itself; they have no labels."""
     files = image_files(path)
     if not files:
@@ -74,7 +91,7 @@ def read_flat(path: Path, size: int | None) -> Samples:
             f"{path}: expected images ({', '.join(sorted(SUFFIXES))}) or one sub-folder for each "
             "class; got neither. Check the path."
         )
-    return Samples(read_images(files, size), None, [file.name for file in files])
+    return Samples(read(path, files), None, [file.name for file in files])
 
 
 def image_files(folder: Path) -> list[Path]:

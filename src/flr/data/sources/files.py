@@ -20,6 +20,7 @@ from flr.data import checks
 from flr.data.build import assemble
 from flr.data.checks import Samples
 from flr.data.dataset import Dataset
+from flr.data.on_disk import Inputs
 from flr.data.paths import require_file
 from flr.data.readers import images, tables
 
@@ -60,10 +61,17 @@ class Folder:
 
     def load(self) -> Dataset:
         """Classes are the folders' names, sorted."""
+        return self._read(images.at_once(self.size))
+
+    def pictures(self, side: int) -> Dataset:
+        """The same for a backbone: images of any size, which stay on disk until it sees them."""
+        return self._read(images.one_by_one(side))
+
+    def _read(self, read: images.Read) -> Dataset:
         parts = images.parts(self.path)
         train_path, test_path = parts or (self.path, None)
-        train = images.read_classes(train_path, self.size)
-        test = images.read_classes(test_path, self.size) if test_path else None
+        train = images.read_classes(train_path, read)
+        test = images.read_classes(test_path, read) if test_path else None
         return assemble(self.path.resolve().name, train, test, None, augment="crop-flip")
 
 
@@ -91,15 +99,18 @@ def read_samples(
     size: int | None = None,
     *,
     training: bool = False,
-) -> tuple[Tensor, Tensor | None, tuple[str, ...] | None, list[str]]:
+    side: int = 0,
+) -> tuple[Inputs, Tensor | None, tuple[str, ...] | None, list[str]]:
     """Inputs (in the publisher's units), labels, classes and row names of what is to be predicted.
 
     Of a source with a training and a test part this is the test part, or the one for `training`.
+    With `side`, images stay on disk, and are squares of so many pixels when they are looked at.
     Labels are None if the source has none; else they are positions in `classes`, or, if that is
     None, in the classes found. Rows are named by their file, by their line (CSV) or by their
     position from 0 (npz).
     """
-    samples, own = _read_any(path, label, size, training)
+    read = images.one_by_one(side) if side else images.at_once(size)
+    samples, own = _read_any(path, label, read, training)
     if samples.y is None:
         return samples.x, None, classes or own, samples.names
     y, where = samples.y, str(path)
@@ -117,13 +128,13 @@ def read_samples(
 
 
 def _read_any(
-    path: Path, label: str, size: int | None, training: bool
+    path: Path, label: str, read: images.Read, training: bool
 ) -> tuple[Samples, tuple[str, ...] | None]:
     if path.is_dir():
         parts = images.parts(path)
         folder = parts[0 if training else 1] if parts else path
         found = images.read_classes if images.subfolders(folder) else images.read_flat
-        return found(folder, size), None
+        return found(folder, read), None
     suffix = path.suffix.lower()
     if suffix == ".csv":
         return tables.read_csv(path, label, label_required=False), None

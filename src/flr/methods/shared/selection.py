@@ -60,7 +60,7 @@ def take(b: Batch, rows: Tensor) -> Batch:
 
 def subset(c: Client, rows: Tensor) -> Client:
     """The client as if it had these samples only; generators are shared."""
-    return replace(c, data=replace(c.data, x=c.data.x[rows], y=c.data.y[rows]))
+    return replace(c, data=c.data.map(lambda held: held[rows]))
 
 
 def batches_of(c: Client, rows: Tensor) -> Iterator[Batch]:
