@@ -118,7 +118,8 @@ def _check(body: nn.Module, missing: Iterable[str], folder: Path) -> None:
         if names:
             raise DataError(
                 f"Expected all weights of the backbone in {folder}, finite; {len(names)} "
-                f"are {what}, {cut(names[0], 80)} for one. Choose another model, or get its files again."
+                f"are {what}, {cut(names[0], 80)} for one. Choose another model, or get its files "
+                "again."
             )
 
 
