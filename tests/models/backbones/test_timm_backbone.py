@@ -69,7 +69,9 @@ def timm(tmp_path, monkeypatch):
 
 
 def test_features_are_pooled_and_pixels_as_timm_says(timm):
-    made = parse_entry("backbone", "timm:resnet18", default="minilm").build()
+    entry = parse_entry("backbone", "timm:resnet18", default="minilm")
+    assert parse_entry("backbone", entry.table("name"), default="minilm") == entry
+    made = entry.build()
     assert made == Timm(model="resnet18")
     assert (made.takes, made.side) == ("images", 24)
     white = torch.full((2, 3, 40, 40), 255, dtype=torch.uint8)
