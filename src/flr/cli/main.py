@@ -20,6 +20,7 @@ from flr import config as configs
 from flr.cli import data, flower
 from flr.cli.audit import audit, relabel
 from flr.cli.demo import demo
+from flr.cli.embed import embed
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
@@ -32,7 +33,7 @@ from flr.report.table import Table, to_rich
 from flr.simulation.folders import default_folder
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, predict, evaluate, audit, relabel):
+for command in (demo, embed, predict, evaluate, audit, relabel):
     app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
@@ -211,6 +212,7 @@ def main() -> None:
     keep_freed_memory()
     handler = RichHandler(console=errors, show_time=False, show_path=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    logging.getLogger("flr").setLevel(logging.INFO)  # how far a long embedding has come
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:

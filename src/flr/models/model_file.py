@@ -142,8 +142,8 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
         embedder = Embedder(parse_entry("backbone", table, default=""))
     except FlrError as error:
         raise DataError(
-            f"{path}: expected a backbone that this flr knows; got {cut(str(table), 60)} ({error}). "
-            "Update flr, or install the package that brings it."
+            f"{path}: expected a backbone that this flr knows; got {cut(str(table), 60)} "
+            f"({error}). Update flr, or install the package that brings it."
         ) from error
     found = embedder.backbone.fingerprint()
     if found != saved["fingerprint"]:
