@@ -59,9 +59,9 @@ def first_networks(
     return made
 
 
-def read(path: Path) -> list[Arrays]:
+def read(path: Path, what: str = "a file with initial weights ([train] init)") -> list[Arrays]:
     """The weights in a file, by the names of the network's state; a run may have saved several."""
-    require_file(path, "a file with initial weights ([train] init)")
+    require_file(path, what)
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     try:
@@ -129,12 +129,15 @@ def _is_plain(value: object) -> bool:
     )
 
 
-def fill(network: nn.Module, weights: Arrays, path: Path) -> bool:
-    """Loads weights; a head for other classes stays fresh. Says whether the head was loaded too."""
+def fill(network: nn.Module, weights: Arrays, path: Path, of: str = "[train] model") -> bool:
+    """Loads weights; a head for other classes stays fresh. Says whether the head was loaded too.
+
+    `of` is what a message calls the network.
+    """
     own = network.state_dict()
     kept = {name for name in own if name.endswith(_COUNTER) and name not in weights}
     fresh = _fresh_head(network, weights)
-    _check(own.keys() - kept - fresh, own, weights, path)
+    _check(own.keys() - kept - fresh, own, weights, path, of)
     used = {name: own[name] if name in kept | fresh else weights[name] for name in own}
     network.load_state_dict(used)
     return not fresh
@@ -154,7 +157,7 @@ def _fresh_head(network: nn.Module, weights: Arrays) -> set[str]:
     return set(names.values()) if saved.shape[0] != head[1].out_features else set()
 
 
-def _check(names: set[str], own: Arrays, weights: Arrays, path: Path) -> None:
+def _check(names: set[str], own: Arrays, weights: Arrays, path: Path, of: str) -> None:
     """Each of these must be there in its own shape, finite; the file has no others than `own`."""
     missing = [name for name in own if name in names and name not in weights]
     unexpected = [name for name in weights if name not in own]
@@ -167,7 +170,7 @@ def _check(names: set[str], own: Arrays, weights: Arrays, path: Path) -> None:
     if any(wrong.values()):
         found = ", ".join(f"{len(of)} {what} ({_some(of)})" for what, of in wrong.items() if of)
         raise DataError(
-            f"{path}: expected the {len(own)} weights of [train] model; it holds {len(weights)}: "
+            f"{path}: expected the {len(own)} weights of {of}; it holds {len(weights)}: "
             f"{found}. Choose the model and options that it was saved from, or another file."
         )
     for name in sorted(names):

