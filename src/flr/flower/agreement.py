@@ -18,6 +18,7 @@ from flr.data.sources.files import read_samples
 from flr.flower.handshake import SiteFacts
 from flr.flower.node import shapes_differ
 from flr.flower.settings import Flower
+from flr.models.finetune import refuse_other_inputs
 from flr.simulation.build import check_fits, load_data, load_scenario
 
 
@@ -31,6 +32,7 @@ class ServerData:
     task_spec: TaskSpec | None = None  # None: the sites' data decide
     networks: nn.ModuleList | None = None  # those of the first round, where they are built already
     expected: dict[str, int] = field(default_factory=dict)  # sizes of a scenario's sites by name
+    needs_bytes: bool = False  # the model has a backbone
 
     @property
     def advice(self) -> str:
@@ -59,7 +61,7 @@ def server_data(config: Config, flower: Flower) -> ServerData:
         nothing = (torch.empty(0, 1), torch.empty(0, dtype=torch.int64))
         test = _read(flower.test, flower) if flower.test else nothing
         clean = _read(flower.benchmark, flower, training=True) if flower.benchmark else None
-        return ServerData(test, clean, flower)
+        return ServerData(test, clean, flower, needs_bytes=config.train.model.is_backbone)
     dataset = load_data(config)
     scenario = load_scenario(config, dataset)
     networks = check_fits(config, dataset, scenario)
@@ -90,6 +92,8 @@ def agree(data: ServerData, facts: Sequence[SiteFacts]) -> tuple[TaskSpec | None
     if form is None:
         return None, {}
     shape, dtype = form
+    if data.needs_bytes:
+        refuse_other_inputs(dtype)
     misfits = {
         f.site: shapes_differ(f.shape, shape)
         if f.shape != shape

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from flr.config import timm_models
-from flr.config.entry import imported, parse_entry
+from flr.config.entry import imported, is_import, parse_entry
 from flr.core import arrays
 from flr.core.arrays import Arrays
 from flr.core.combine import stack
@@ -17,6 +17,7 @@ from flr.core.contract import Method
 from flr.core.errors import DataError, FlrError
 from flr.data.dataset import Normalization
 from flr.data.on_disk import Inputs
+from flr.models import finetune
 from flr.models import networks as models
 from flr.models.inference import in_batches
 from flr.models.networks import load_weights
@@ -88,26 +89,38 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
             "Use the model.safetensors of a run folder."
         )
     model = meta.get("model")
-    name = str(model.get("name")) if isinstance(model, dict) else ""
-    if name.startswith(timm_models.PREFIX):
-        timm_models.package(name)  # where it is missing, the file is not to blame
-    elif ":" in name and not trust:
-        raise DataError(
-            f'{path} needs the code "{name}", which loading would import and run. '
-            "If you trust it, say --trust (in Python: trust=True)."
-        )
-    elif ":" in name:
-        imported(name)  # nor where its module is not found
+    if isinstance(model, dict):
+        _check_here(path, model, trust)
     try:
         method = stack([parse_entry("method", m, default="").build() for m in meta["method"]])
         shape, classes = tuple(meta["input_shape"]), tuple(meta["classes"])
-        factory = parse_entry("model", model, default="").build()
+        normalize = Normalization(tuple(meta["mean"]), tuple(meta["std"]))
+        entry = parse_entry("model", model, default="")
+        factory = finetune.factory_of(entry, normalize, meta.get("trainable", "all"))
         networks = models.build(factory, shape, len(classes), method.traits.networks, seed=0)
         load_weights(networks, weights)
-        normalize = Normalization(tuple(meta["mean"]), tuple(meta["std"]))
     except (KeyError, TypeError, ValueError, RuntimeError, FlrError) as error:
         raise DataError(
             f"The weights in {path} do not fit the model it describes ({error}). Take another "
             f"copy of the file."
         ) from error
     return SavedModel(method, networks.eval(), classes, shape, normalize)
+
+
+def _check_here(path: Path, model: dict[str, Any], trust: bool) -> None:
+    """Refuses what is missing on this machine or not trusted: the file is not to blame for it."""
+    name, kind = str(model.get("name")), "model"
+    frozen = model.get("backbone") if name == "backbone" else None
+    if isinstance(frozen, str | dict):
+        name, kind = str(frozen.get("name") if isinstance(frozen, dict) else frozen), "backbone"
+    if kind == "model" and name.startswith(timm_models.PREFIX):
+        timm_models.package(name)
+    elif is_import(kind, name) and not trust:
+        raise DataError(
+            f'{path} needs the code "{name}", which loading would import and run. '
+            "If you trust it, say --trust (in Python: trust=True)."
+        )
+    elif is_import(kind, name):
+        imported(name, kind)
+    if isinstance(frozen, str | dict):
+        finetune.FrozenBackbone.of(frozen, str(model.get("fingerprint", "")))

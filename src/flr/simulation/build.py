@@ -24,7 +24,7 @@ from flr.data.batches import Batches, shape_after
 from flr.data.build import from_arrays, subset
 from flr.data.dataset import Dataset, SiteTable, TaskSpec
 from flr.data.on_disk import Inputs, Pictures
-from flr.models import pretrained
+from flr.models import finetune, pretrained
 from flr.models.inference import predict_each
 from flr.models.networks import load_weights, weights_of
 from flr.report.recorder import Views
@@ -72,7 +72,9 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> nn.Modul
     Gives the networks that the first round starts from: they had to be built for it.
     """
     shape = dataset.input_shape
-    networks = first_networks(config, shape, len(dataset.classes))
+    networks = first_networks(config, dataset.task_spec())
+    if config.train.model.is_backbone and isinstance(dataset.train.x, Tensor):
+        finetune.refuse_other_inputs(str(dataset.train.x.dtype).removeprefix("torch."))
     if config.data.augment not in ("auto", "none") and len(shape) != 3:
         raise ConfigError(
             f'[data] augment = "{config.data.augment}" needs images (channels x height x width); '
@@ -94,14 +96,14 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> nn.Modul
     return networks
 
 
-def first_networks(config: Config, shape: tuple[int, ...], classes: int) -> nn.ModuleList:
+def first_networks(config: Config, task_spec: TaskSpec) -> nn.ModuleList:
     """The networks with the weights that the first round starts from."""
     train, count = config.train, config.build_method().traits.networks
+    shape, classes = task_spec.input_shape, len(task_spec.classes)
+    factory = finetune.factory_of(train.model, task_spec.normalize, train.trainable)
     try:
         with threads(train.threads):
-            return pretrained.first_networks(
-                train, train.model.build(), shape, classes, count, config.seed
-            )
+            return pretrained.first_networks(train, factory, shape, classes, count, config.seed)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ConfigError(
             f"[train] model = {train.model.name!r} should take inputs of shape {shape} and "
@@ -146,7 +148,7 @@ def make_worker_spec(
     return WorkerSpec(
         method=config.build_method(),
         sites=sites,
-        model=config.train.model.build(),
+        model=finetune.factory_of(config.train.model, task_spec.normalize, config.train.trainable),
         input_shape=task_spec.input_shape,
         train=config.train,
         seed=config.seed,
