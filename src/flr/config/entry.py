@@ -24,6 +24,7 @@ from flr.core.registry import nearest
 M = typing.TypeVar("M", bound=BaseModel)
 
 # Kinds that may be somebody's own "module:function", and what it takes besides its options.
+_KEYS = {"model": "[train] model", "backbone": "[data] backbone"}  # where a config has it
 _TAKES = {"model": "(input_shape, classes) and ", "backbone": ""}
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
@@ -98,11 +99,22 @@ def parse_entry(
     family, _, model = name.partition(":")
     if kind == "backbone" and model and family in known:  # "timm:resnet50" is timm's resnet50
         name, table = family, {"model": model, **table}
+    if kind == "partition" and model:  # a class of Flower Datasets, with its own options
+        name, table = "flwr-datasets", _foreign_options(name, table)
     if is_import(kind, name):
         return _import_entry(kind, name, table, at)
     if name not in known:
         raise _refusal(at, f"is not known.{nearest(name, known)} Known: {', '.join(known)}.")
     return _complete(known[name], table, beside, at)
+
+
+def _foreign_options(name: str, table: dict[str, Any]) -> dict[str, Any]:
+    """Of a partitioner: the number of sites, under either name, is ours; the rest is its own."""
+    rest = dict(table)
+    ours = {"clients": rest.pop("clients")} if "clients" in rest else {}
+    if not ours and "num_partitions" in rest:
+        ours = {"clients": rest.pop("num_partitions")}
+    return {"partitioner": name, **ours, "options": rest}
 
 
 def _complete(
@@ -220,7 +232,7 @@ def imported(name: str, kind: str = "model") -> Callable[..., Any]:
         reason = "it is no function"
     except Exception as error:  # noqa: BLE001  (importing runs the user's file)
         reason = f"it cannot be imported ({cut(f'{type(error).__name__}: {error}', 120)})"
-    key = {"model": "[train] model", "backbone": "[data] backbone"}[kind]
+    key = _KEYS.get(kind, f"[{kind}] kind")
     raise ConfigError(f"{key} = {show(name)} should be module:function; {reason}. {advice}")
 
 

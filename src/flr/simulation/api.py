@@ -74,7 +74,8 @@ def run(
 
     Args:
         config: The path of a TOML file, a dictionary like one, or a `Config`.
-        data: A `Dataset`, `(x, y)` or `(x, y, x_test, y_test)` in place of the config's `[data]`.
+        data: A `Dataset` (of flr, torch or Hugging Face), `(x, y)` or `(x, y, x_test, y_test)` in
+            place of the config's `[data]`.
         out: The run's folder, new or empty; without it one is made under `runs/`.
         on_round: Called after every round with its line of `metrics.jsonl`.
 

@@ -20,6 +20,7 @@ from flr.config import Config
 from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Benchmark, Method, Server
 from flr.core.errors import ConfigError, DataError
+from flr.data import interfaces
 from flr.data.batches import Batches, shape_after
 from flr.data.build import from_arrays, subset
 from flr.data.dataset import Dataset, SiteTable, TaskSpec
@@ -35,6 +36,7 @@ from flr.scenario.scenario import Scenario
 
 def load_data(config: Config, data: Any = None) -> Dataset:
     """The data set of a config, or the one given in Python."""
+    data = interfaces.adopted(data)
     if data is None:
         dataset = config.data.source.build().load()
     elif isinstance(data, Dataset):
