@@ -181,5 +181,6 @@ def test_flower_datasets_is_named_where_it_is_missing(package, monkeypatch):
         return None if name == package else ModuleSpec(name, None)
 
     monkeypatch.setattr("importlib.util.find_spec", found)
+    config = parse({"rounds": 1, "partition": "flwr_datasets.partitioner:IidPartitioner"})
     with pytest.raises(ConfigError, match=r'pip install "flr\[datasets\]"'):
-        parse({"rounds": 1, "partition": "flwr_datasets.partitioner:IidPartitioner"})
+        config.partition.build().split(labels_of([30, 30]), 2, rng())

@@ -114,7 +114,7 @@ def _foreign_options(name: str, table: dict[str, Any]) -> dict[str, Any]:
     ours = {"clients": rest.pop("clients")} if "clients" in rest else {}
     if not ours and "num_partitions" in rest:
         ours = {"clients": rest.pop("num_partitions")}
-    return {"partitioner": name, **ours, "options": rest}
+    return {"partitioner": name, **ours, **({"options": rest} if rest else {})}
 
 
 def _complete(
