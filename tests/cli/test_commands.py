@@ -174,7 +174,10 @@ def test_numbers_do_not_depend_on_workers_option(cli, config, tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    ["methods", "models", "datasets", "partitions", "noises", "aggregators", "attacks"],
+    [
+        *("methods", "models", "datasets", "partitions", "noises", "aggregators", "attacks"),
+        "backbones",
+    ],
 )
 def test_everything_listed_can_be_described(kind, cli):
     names = [entry["name"] for entry in json.loads(cli("list", kind, "--json").out)]

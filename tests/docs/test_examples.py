@@ -53,7 +53,10 @@ def test_configs_are_valid(name, blocks):
             parse({"rounds": 100, **tree}, source=name)
 
 
-@pytest.mark.parametrize("page", ["use-the-regulariser.md", "use-your-own-data.md"])
+PYTHON = ["use-the-regulariser.md", "use-your-own-data.md", "use-a-pretrained-network.md"]
+
+
+@pytest.mark.parametrize("page", PYTHON)
 def test_python_examples_run(page, blocks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = blocks(f"docs/how-to/{page}", "python")

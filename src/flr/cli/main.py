@@ -40,6 +40,7 @@ app.command()(reproduce)
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
 KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}
+KINDS |= {"backbones": "backbone"}
 
 
 def show_version(wanted: bool) -> None:
@@ -145,7 +146,7 @@ def list_entries(
     kind: Annotated[str, typer.Argument(help=", ".join(KINDS), metavar="KIND")],
     as_json: Annotated[bool, typer.Option("--json", help="An array of objects.")] = False,
 ) -> None:
-    """What there is: methods, models, datasets, partitions, noises, aggregators, attacks."""
+    """What there is of a kind (methods, models, datasets ...): a name and a line each."""
     from flr.report import describe as describing
 
     if kind not in KINDS:

@@ -16,6 +16,7 @@ from flr.core.errors import ConfigError
 from flr.core.registry import nearest
 
 PREFIX = "timm:"
+_MODEL = "[train] model"  # the setting that a message names
 
 _REFUSED = {
     "num_classes": "comes from the data. Remove it.",
@@ -27,28 +28,28 @@ _REFUSED = {
 }
 
 
-def package(name: str) -> Any:
+def package(name: str, key: str = _MODEL) -> Any:
     """The module, or what to install for a model of that name."""
     try:
         return importlib.import_module("timm")
     except Exception as error:  # noqa: BLE001 - a torchvision that does not fit fails in many ways
         missing = isinstance(error, ModuleNotFoundError) and error.name == "timm"
-        found = "it is not installed" if missing else f"it cannot be imported ({_short(error)})"
+        found = "it is not installed" if missing else f"it cannot be imported ({short(error)})"
         raise ConfigError(
-            f"[train] model = {show(name)} needs the package timm; {found}. Install torchvision as "
+            f"{key} = {show(name)} needs the package timm; {found}. Install torchvision as "
             "https://pytorch.org/get-started/locally says for your PyTorch, then run: "
             'pip install "flr[timm]"'
         ) from None
 
 
-def check(name: str, options: Mapping[str, Any]) -> None:
+def check(name: str, options: Mapping[str, Any], key: str = _MODEL) -> None:
     """Refuses names that timm does not have, and options that are not the user's to choose."""
     architecture = name.removeprefix(PREFIX)
-    head = f"[train] model = {show(name)}"
+    head = f"{key} = {show(name)}"
     if not re.fullmatch(r"\w[\w.-]*", architecture, re.ASCII):
         raise ConfigError(
             f'{head} should be "timm:" and a name from timm.list_models(); hubs and folders are '
-            "not read. Use such a name, with [train] init for weights of your own."
+            "not read. Use such a name, with a file for weights of your own."
         )
     for option in options.keys() & _REFUSED.keys():
         raise ConfigError(f"{head}: option {option} {_REFUSED[option]}")
@@ -57,7 +58,7 @@ def check(name: str, options: Mapping[str, Any]) -> None:
             f"{head}: option pretrained should be true or false; it is "
             f"{show(options['pretrained'])}. Change it."
         )
-    timm = package(name)
+    timm = package(name, key)
     if not timm.is_model(architecture):
         near = nearest(architecture.partition(".")[0], timm.list_models())
         raise ConfigError(
@@ -90,9 +91,10 @@ def build(
         weights = " or get the weights into timm's cache first" if pretrained else ""
         raise ConfigError(
             f"[train] model = {show(name)} should be built for {input_shape[0]} channels and "
-            f"{classes} classes; timm cannot ({_short(error)}). Change its options{weights}."
+            f"{classes} classes; timm cannot ({short(error)}). Change its options{weights}."
         ) from error
 
 
-def _short(error: Exception) -> str:
+def short(error: Exception) -> str:
+    """What somebody else's code raised, in a line."""
     return cut(f"{type(error).__name__}: {error}", 160)

