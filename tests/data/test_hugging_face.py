@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from datasets import ClassLabel, DatasetDict, Features, Image, List, Value
 from datasets import Dataset as HuggingFace
 from PIL import Image as Pictures
@@ -16,6 +17,8 @@ from flr.config import parse
 from flr.core.errors import DataError
 from flr.data.build import from_arrays
 from flr.data.dataset import Dataset
+from flr.data.interfaces import adopted
+from flr.data.texts import Texts
 from flr.simulation.build import load_data
 
 X, Y = (load_digits().images[:200].astype(np.uint8), load_digits().target[:200])
@@ -54,6 +57,19 @@ def test_columns_of_numbers_are_features():
     columns = Features({"values": List(Value("float32")), "label": Value("int64")})
     data = HuggingFace.from_dict({"values": rows.tolist(), "label": Y}, features=columns)
     assert read(data).fingerprint == from_arrays(rows, Y).fingerprint
+
+
+def test_texts_stay_texts():
+    columns = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
+    words = [f"text {number}" for number in range(20)]
+    data = HuggingFace.from_dict({"text": words, "label": [0, 1] * 10}, features=columns)
+    found = adopted(data)
+    assert isinstance(found.train.x, Texts)
+    assert found.train.x[torch.arange(len(found.train))][0].startswith("text ")
+    assert sorted([*found.train.x[:], *found.test.x[:]]) == sorted(words)
+    gap = HuggingFace.from_dict({"text": [None, "b"], "label": [0, 1]}, features=columns)
+    with pytest.raises(DataError, match="sample 0 holds NoneType"):
+        adopted(gap)
 
 
 @pytest.mark.parametrize(

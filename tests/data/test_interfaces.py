@@ -17,6 +17,8 @@ from flr.config import parse
 from flr.core.errors import DataError
 from flr.data.build import from_arrays
 from flr.data.dataset import Dataset
+from flr.data.interfaces import adopted
+from flr.data.texts import Texts
 from flr.simulation.build import load_data
 
 X, Y = (load_digits().images[:200].astype(np.uint8), load_digits().target[:200])
@@ -73,6 +75,12 @@ def test_colours_other_than_grey_become_rgb():
     data = read(Items(list(zip(pictures, Y.tolist(), strict=True))))
     assert data.input_shape == (3, 8, 8)
     assert data.train.x.dtype == torch.uint8
+
+
+def test_texts_stay_texts():
+    data = adopted(Items([(f"text {number}", number % 2) for number in range(20)]))
+    assert isinstance(data.train.x, Texts)
+    assert len(data.train) + len(data.test) == 20
 
 
 class Stream(IterableDataset):  # type: ignore[type-arg]

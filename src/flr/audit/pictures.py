@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from flr.core.errors import DataError
-from flr.data.on_disk import Inputs, Pictures
+from flr.data.on_disk import Numbers, Pictures
 from flr.data.readers.images import read_image
 
 SIDE = 64  # of a thumbnail at most, in pixels; smaller pictures stay as they are
@@ -34,7 +34,7 @@ def from_files(root: Path, names: Sequence[str]) -> Thumbnails:
     return thumbnail
 
 
-def from_inputs(x: Inputs, rows: Tensor) -> Thumbnails:
+def from_inputs(x: Numbers, rows: Tensor) -> Thumbnails:
     """From pixels; `rows` says where each audited sample is. Features have no picture."""
     if len(x.shape) != 4:
         return lambda _: None
@@ -50,7 +50,7 @@ def from_inputs(x: Inputs, rows: Tensor) -> Thumbnails:
     return thumbnail
 
 
-def features(x: Inputs, rows: Tensor, columns: Sequence[str] = ()) -> Texts:
+def features(x: Numbers, rows: Tensor, columns: Sequence[str] = ()) -> Texts:
     """The first features of a sample, by the name of their column; nothing for pictures."""
     if len(x.shape) != 2:
         return lambda _: ""
@@ -75,7 +75,7 @@ def encode(image: Image.Image) -> bytes:
     return min(png.getvalue(), jpeg.getvalue(), key=len)
 
 
-def _range(x: Inputs) -> tuple[float, float]:
+def _range(x: Numbers) -> tuple[float, float]:
     """What is shown as black and as white: dark sets, like digits of 0 to 16, are stretched."""
     if isinstance(x, Pictures):
         return 0.0, 255.0

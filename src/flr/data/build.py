@@ -16,6 +16,8 @@ from flr.core.errors import ConfigError, DataError
 from flr.data import checks
 from flr.data.checks import Array, Samples
 from flr.data.dataset import Dataset, LabeledData, Normalization
+from flr.data.on_disk import Inputs
+from flr.data.texts import Texts
 from flr.data.train_test_split import balanced, stratified
 
 _CHUNK = 4096  # samples turned into float64 at a time
@@ -31,10 +33,11 @@ def assemble(
 ) -> Dataset:
     """Numbers the classes, splits if there is no test part, and measures the normalisation."""
     data, classes = _labeled(name, train, classes)
+    data, sites = _with_sites(data, train)
     _check_classes(name, data.y, classes)
     if test is not None:
         held_out, _ = _labeled(f"{name} (test)", test, classes)
-        if test.x.shape[1:] != train.x.shape[1:] or test.x.dtype != train.x.dtype:
+        if _kind(test.x) != _kind(train.x):
             raise DataError(
                 f"{name}: expected test inputs like the training inputs ({_kind(train.x)}); "
                 f"got {_kind(test.x)}. Prepare both in the same way."
@@ -47,8 +50,9 @@ def assemble(
                 f"{len(data)} samples of {len(classes)} classes. Add samples or a test part."
             )
         data, held_out = data[rows], data[held]
-    inputs = cast(Tensor, data.x)  # readers of samples bring them into memory
-    return Dataset(name, data, held_out, classes, _measure(inputs), augment)
+    return Dataset(
+        name, data, held_out, classes, normalization_of(data.x), augment, site_names=sites
+    )
 
 
 def from_arrays(
@@ -100,7 +104,16 @@ def _labeled(
     if samples.y is None:
         raise DataError(f"{name}: expected labels; got inputs only. Add an array of labels (y).")
     known = classes or checks.classes_of(samples.y, name)
-    return LabeledData(samples.x, checks.encode(samples.y, known, name)), known
+    y = checks.encode(samples.y, known, name)
+    return LabeledData(samples.x, y, torch.arange(len(y))), known
+
+
+def _with_sites(data: LabeledData, samples: Samples) -> tuple[LabeledData, tuple[str, ...]]:
+    """With the number of each sample's site, and the names of these sites."""
+    if samples.site is None:
+        return data, ()
+    names = tuple(checks.in_order(samples.site))
+    return replace(data, site=checks.encode(samples.site, names, "site")), names
 
 
 def _check_classes(name: str, y: Tensor, classes: tuple[str, ...]) -> None:
@@ -117,8 +130,14 @@ def _check_classes(name: str, y: Tensor, classes: tuple[str, ...]) -> None:
         )
 
 
-def _measure(x: Tensor) -> Normalization:
-    """Mean and deviation of each channel or feature; what does not vary keeps its scale."""
+def normalization_of(x: Inputs) -> Normalization:
+    """Mean and deviation of each channel or feature; what does not vary keeps its scale.
+
+    Texts have none: it is their features that are measured, when they have become some.
+    """
+    if isinstance(x, Texts):
+        return Normalization((), ())
+    x = cast(Tensor, x)  # readers of samples bring them into memory
     axes = [axis for axis in range(x.dim()) if axis != 1]
     n = x.numel() / x.shape[1]
     chunks = [x[i : i + _CHUNK] for i in range(0, len(x), _CHUNK)]
@@ -131,5 +150,7 @@ def _measure(x: Tensor) -> Normalization:
     return Normalization(tuple(mean.tolist()), tuple(std.tolist()))
 
 
-def _kind(x: Tensor) -> str:
+def _kind(x: Tensor | Texts) -> str:
+    if isinstance(x, Texts):
+        return "texts"
     return f"{checks.times(x.shape[1:])}, {str(x.dtype).removeprefix('torch.')}"

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from flr.core.contract import Site
-from flr.data.on_disk import Inputs, Pictures
+from flr.data.on_disk import Inputs, Numbers, Pictures, as_numbers
+from flr.data.texts import Packed
 
 # A name that scenario/noises/asymmetric.py knows, or each class's new number.
 NoiseMap = str | tuple[int, ...]
@@ -20,19 +21,29 @@ NoiseMap = str | tuple[int, ...]
 
 @dataclass(frozen=True)
 class LabeledData:
-    """Labels, and inputs in the publisher's units: uint8 n x C x H x W, or float features."""
+    """Labels, and inputs in the publisher's units: uint8 n x C x H x W, float features, or texts.
+
+    `dataclasses.replace` changes one of these and keeps the others.
+    """
 
     x: Inputs
     y: Tensor  # n, int64
     number: Tensor | None = None  # of each sample in the publisher's order, where there is one
+    site: Tensor | None = None  # n, int64: position in the data set's `site_names`, if it has some
+
+    @property
+    def inputs(self) -> Numbers:
+        """`x` for those who compute with it; texts are refused."""
+        return as_numbers(self.x)
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, index: Tensor) -> LabeledData:
-        x = self.x.take(index) if isinstance(self.x, Pictures) else self.x[index]
+        x = self.x.take(index) if isinstance(self.x, Packed) else self.x[index]
         number = None if self.number is None else self.number[index]
-        return LabeledData(x, self.y[index], number)
+        site = None if self.site is None else self.site[index]
+        return LabeledData(x, self.y[index], number, site)
 
 
 @dataclass(frozen=True)
@@ -53,8 +64,12 @@ class Normalization:
     @overload
     def __call__(self, x: Pictures) -> Pictures: ...
 
-    def __call__(self, x: Inputs) -> Inputs:
-        """Of inputs on disk: when they are decoded."""
+    @overload
+    def __call__(self, x: Inputs) -> Numbers: ...
+
+    def __call__(self, x: Inputs) -> Numbers:
+        """Of inputs on disk: when they are decoded. Texts are refused."""
+        x = as_numbers(x)
         if isinstance(x, Pictures):
             return replace(x, normalize=self)
         shape = (1, -1) + (1,) * (x.dim() - 2)
@@ -87,6 +102,8 @@ class Dataset:
         augment: "none" or another of `batches.KINDS`.
         noise_map: The asymmetric map that belongs to it.
         verified: Whether the training labels are known to be right.
+        site_names: Of the sites that the data themselves name, see `LabeledData.site`.
+        raters: The class that each of several people chose, for every sample by its `number`.
 
     Example:
         A source builds one in its `load()`; `sources/digits.py` is the shortest.
@@ -100,6 +117,8 @@ class Dataset:
     augment: str = "none"
     noise_map: NoiseMap | None = None
     verified: bool = True
+    site_names: tuple[str, ...] = ()
+    raters: Ragged | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -117,10 +136,13 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of every input, label and class name; of inputs on disk, of paths, not pixels."""
+        """A hash of every input, label and class name; of inputs on disk, of paths, not pixels.
+
+        Who holds a sample is not in it: that is the scenario's.
+        """
         digest = hashlib.sha256()
         for tensor in (self.train.x, self.train.y, self.test.x, self.test.y):
-            if isinstance(tensor, Pictures):
+            if isinstance(tensor, Packed):
                 digest.update(tensor.identity())
                 continue
             digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -173,7 +195,7 @@ class SiteTable:
     decoded when their site is looked up.
     """
 
-    x: Inputs  # all training inputs, normalised
+    x: Numbers  # all training inputs, normalised
     samples: Ragged  # each site's sample numbers
     given: Ragged  # labels as given, aligned with `samples`
     classes: int

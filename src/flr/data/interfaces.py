@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 import torch.utils.data
+from torch import Tensor
 
 from flr.core.errors import DataError
 from flr.data import checks
 from flr.data.build import assemble
 from flr.data.checks import Array, Samples
+from flr.data.texts import Texts
 
 _TEST = ("test", "validation", "valid")  # splits to test on, the first that is there
 _NAMES = ("Dataset", "DatasetDict")  # what the types of Hugging Face's library end in
+_TEXTS = ("string", "large_string")  # what a column of texts holds
 _PLAIN_MODES = ("L", "RGB")  # of pictures, as Pillow calls them; others become RGB
 
 
@@ -78,12 +81,8 @@ def _from_hugging_face(data: Any) -> Found:
     names = getattr(data.features[label], "names", None)
     y = checks.labels(data[label][:], f"{where}, column {label}")
     values = data[column][:]
-    if _kind(data.features[column]) == "string":
-        raise DataError(
-            f"{where}: expected images or numbers to train on; column {column} holds texts. "
-            "Write a CSV file, or turn them into features first."
-        )
-    x = checks.inputs(_stacked(values, where), f"{where}, column {column}")
+    is_text = _kind(data.features[column]) in _TEXTS
+    x = _texts(values, where) if is_text else _numbers(values, f"{where}, column {column}")
     return Samples(x, y, []), None if names is None else tuple(names), where
 
 
@@ -103,7 +102,7 @@ def _label_column(features: Mapping[str, Any], where: str) -> str:
 def _input_column(features: Mapping[str, Any], label: str, where: str) -> str:
     """The only image; else the only column that is no number, or the only one at all."""
     rest = {name: _kind(feature) for name, feature in features.items() if name != label}
-    for wanted in (["Image"], ["Array2D", "Array3D", "List", "Sequence"], ["string"]):
+    for wanted in (["Image"], ["Array2D", "Array3D", "List", "Sequence"], _TEXTS):
         found = [name for name, kind in rest.items() if kind in wanted]
         if len(found) == 1:
             return found[0]
@@ -134,7 +133,9 @@ def _from_torch(data: Any) -> Found:
             f"{type(items[0]).__name__ if items else 'no item'}. Return such pairs from "
             "__getitem__."
         )
-    x = checks.inputs(_stacked([item[0] for item in items], where), f"{where}, inputs")
+    values = [item[0] for item in items]
+    is_text = isinstance(values[0], str)
+    x = _texts(values, where) if is_text else _numbers(values, f"{where}, inputs")
     y = checks.labels([_plain(item[1]) for item in items], f"{where}, labels")
     names = list(getattr(data, "classes", None) or [])
     named = names and all(isinstance(name, str) for name in names)
@@ -145,8 +146,18 @@ def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, torch.Tensor) and label.ndim == 0 else label
 
 
-def _stacked(values: Sequence[Any], where: str) -> Array:
-    """All inputs in one array; pictures of Pillow become bytes."""
+def _texts(values: Sequence[Any], where: str) -> Texts:
+    for number, value in enumerate(values):
+        if not isinstance(value, str):
+            raise DataError(
+                f"{where}: expected a text in every sample; sample {number} holds "
+                f"{type(value).__name__}. Fill it, or leave it out."
+            )
+    return Texts.of(values)
+
+
+def _numbers(values: Sequence[Any], where: str) -> Tensor:
+    """All inputs in one tensor; pictures of Pillow become bytes."""
     arrays = [_array(value, where) for value in values]
     shapes = sorted({array.shape for array in arrays})
     if len(shapes) > 1:
@@ -156,7 +167,7 @@ def _stacked(values: Sequence[Any], where: str) -> Array:
         )
     if not arrays:
         raise DataError(f"{where}: expected at least one sample; got none. Add samples.")
-    return np.stack(arrays)
+    return checks.inputs(np.stack(arrays), where)
 
 
 def _array(value: Any, where: str) -> Array:

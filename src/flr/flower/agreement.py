@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from flr.config import Config
 from flr.core.errors import ConfigError
 from flr.data.dataset import Normalization, TaskSpec
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Numbers
 from flr.data.sources.files import read_samples
 from flr.flower.handshake import SiteFacts
 from flr.flower.node import shapes_differ
@@ -26,7 +26,7 @@ from flr.simulation.build import check_fits, load_data, load_scenario
 class ServerData:
     """The server's own samples, and what it knows of the sites before it has heard them."""
 
-    test: tuple[Inputs, Tensor]
+    test: tuple[Numbers, Tensor]
     benchmark: tuple[Tensor, Tensor] | None  # clean samples, for methods that need some
     flower: Flower
     task_spec: TaskSpec | None = None  # None: the sites' data decide
@@ -67,8 +67,8 @@ def server_data(config: Config, flower: Flower) -> ServerData:
     networks = check_fits(config, dataset, scenario)
     chosen = dataset.train[scenario.benchmark]
     return ServerData(
-        test=(dataset.test.x, dataset.test.y),
-        benchmark=(chosen.x[:], chosen.y) if len(chosen.y) else None,  # [:] decodes pictures
+        test=(dataset.test.inputs, dataset.test.y),
+        benchmark=(chosen.inputs[:], chosen.y) if len(chosen.y) else None,  # [:] decodes pictures
         flower=flower,
         task_spec=dataset.task_spec(config.data.augment),
         networks=networks,

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flr.config.entry import ConfigEntry, parse_entry
+from flr.config.errors import ProblemsError
 from flr.core.errors import ConfigError, DataError
 from flr.core.registry import register
 from flr.data.dataset import Normalization
@@ -68,7 +69,10 @@ class FrozenBackbone:
     @classmethod
     def of(cls, raw: str | dict[str, Any], expected: str = "") -> FrozenBackbone:
         """By name or table; `expected` is the fingerprint that its weights must have, if any."""
-        entry = parse_entry("backbone", raw, default="efficientnet-lite0")
+        try:
+            entry = parse_entry("backbone", raw, default="efficientnet-lite0")
+        except ProblemsError as error:  # in a model file, or in Python: a config was checked
+            raise ConfigError(f'[train] model = "backbone", its backbone: {error}') from None
         found = entry.build()
         if found.takes != "images":
             raise ConfigError(

@@ -16,7 +16,7 @@ from flr.core.combine import stack
 from flr.core.contract import Method
 from flr.core.errors import DataError, FlrError
 from flr.data.dataset import Normalization
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Numbers
 from flr.models import finetune
 from flr.models import networks as models
 from flr.models.inference import in_batches
@@ -47,7 +47,7 @@ class SavedModel:
     input_shape: tuple[int, ...]
     normalize: Normalization
 
-    def probabilities(self, x: Inputs) -> Tensor:
+    def probabilities(self, x: Numbers) -> Tensor:
         """Class probabilities, n x classes."""
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(

@@ -24,7 +24,7 @@ from flr.data import interfaces
 from flr.data.batches import Batches, shape_after
 from flr.data.build import from_arrays, subset
 from flr.data.dataset import Dataset, SiteTable, TaskSpec
-from flr.data.on_disk import Inputs, Pictures
+from flr.data.on_disk import Numbers, Pictures, as_numbers
 from flr.models import finetune, pretrained
 from flr.models.inference import predict_each
 from flr.models.networks import load_weights, weights_of
@@ -48,6 +48,7 @@ def load_data(config: Config, data: Any = None) -> Dataset:
             "Expected data as (x, y), (x, y, x_test, y_test) or a Dataset; got "
             f"{type(data).__name__}. For a file, write [data] path = ... in the config instead."
         )
+    as_numbers(dataset.train.x)
     return subset(dataset, config.data.train, config.data.test)
 
 
@@ -144,7 +145,7 @@ def make_worker_spec(
     task_spec: TaskSpec,
     sites: Sites,
     state: StateFiles,
-    views: Mapping[str, Inputs] | None = None,
+    views: Mapping[str, Numbers] | None = None,
 ) -> WorkerSpec:
     """What the workers of this run are made from; holds no clean label."""
     return WorkerSpec(
@@ -203,7 +204,7 @@ def make_benchmark(clean_x: Tensor, clean_y: Tensor, spec: WorkerSpec) -> Benchm
     return None
 
 
-def views_of(config: Config, networks: nn.ModuleList, test: Inputs) -> Views | None:
+def views_of(config: Config, networks: nn.ModuleList, test: Numbers) -> Views | None:
     """The test set by each network and by all, where a method trains several."""
     if len(networks) == 1:
         return None
