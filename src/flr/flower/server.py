@@ -113,7 +113,7 @@ def networks_for(
     """The first networks, built unless they are there; refuses those that cannot be private."""
     networks = data.networks
     if networks is None:
-        networks = first_networks(config, task_spec.input_shape, len(task_spec.classes))
+        networks = first_networks(config, task_spec)
     differential_privacy.check_weights(flower, weights_of(networks), buffers_of(networks))
     return networks
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from flr.config.entry import ConfigEntry
 from flr.core.errors import ConfigError, DataError
 from flr.data.batches import augment
-from flr.data.build import measure
+from flr.data.build import normalization_of
 from flr.data.dataset import Dataset
 from flr.data.features import Features
 from flr.data.on_disk import Inputs, Pictures
@@ -74,7 +74,7 @@ class Embedder:
             dataset,
             train=replace(dataset.train, x=train),
             test=replace(dataset.test, x=test),
-            normalize=measure(train),
+            normalize=normalization_of(train),
             augment="none",
             origin=dataset.fingerprint,
         )

@@ -146,7 +146,7 @@ def _context(dataset: Dataset, sites: list[Indices], seed: int) -> NoiseContext:
     train = dataset.train
 
     def inputs(samples: Indices) -> Floats:
-        return dataset.normalize(train.x[samples]).flatten(1).double().numpy()
+        return dataset.normalize(train.inputs[samples]).flatten(1).double().numpy()
 
     numbers = None if train.number is None else train.number.numpy()
     labels, own = train.y.numpy(), dataset.noise_map
