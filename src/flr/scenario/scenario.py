@@ -112,10 +112,12 @@ def build(
     held = hold_out(dataset, benchmark)
     pool = np.setdiff1d(np.arange(len(labels)), held)
     rng = seeds.numpy_generator(seed, "partition")
-    dealt, notes = partition.split(labels[pool], classes, rng)
+    own = None if dataset.train.site is None else dataset.train.site.numpy()[pool]
+    told = partition.told(own, dataset.site_names)
+    dealt, notes = told.split(labels[pool], classes, rng)
     sites = [pool[samples] for samples in dealt]
     given, nominal, levels = corrupt(noise, _context(dataset, sites, seed))
-    if len(sites) > partition.sites:
+    if told.sites is not None and len(sites) > told.sites:
         sites, given, nominal, levels = _pooled(sites, given, nominal, levels)
     if attack is not None:
         for site in attackers(attack.clients, len(sites), seed):
@@ -150,7 +152,7 @@ def _context(dataset: Dataset, sites: list[Indices], seed: int) -> NoiseContext:
 
     numbers = None if train.number is None else train.number.numpy()
     labels, own = train.y.numpy(), dataset.noise_map
-    return NoiseContext(sites, labels, dataset.classes, seed, own, inputs, numbers)
+    return NoiseContext(sites, labels, dataset.classes, seed, own, inputs, numbers, dataset.raters)
 
 
 def _pooled(
