@@ -366,11 +366,11 @@ def test_where_to_and_what(cli, server, tmp_path, monkeypatch):
 
 
 def test_the_table_is_complete():
-    names = {"cifar10", "cifar100", "cifar10n", "cifar100n", "mnist", "fashion-mnist", "toy"}
-    assert set(download.SOURCES) == names
-    lengths = {"md5": 32, "sha1": 40}
+    names = {"cifar10", "cifar100", "cifar10n", "cifar100n", "mnist", "fashion-mnist", "vader"}
+    assert set(download.SOURCES) == {*names, "toy"}
+    lengths = {"md5": 32, "sha1": 40, "sha256": 64}
     for name, source in download.SOURCES.items():
-        assert name == "toy" or source.base.startswith("https://")
+        assert name == "toy" or bool(source.package) != source.base.startswith("https://")
         checksums = [*source.files.values(), *source.content.values()]
         for kind, _, value in (checksum.partition(":") for checksum in checksums if checksum):
             assert len(value) == lengths[kind]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -278,6 +278,9 @@ def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
 def _describe(kind: str, value: Any) -> dict[str, Any]:
     """The options of a value, under the name it has in a config; others have their class's name."""
     names = [n for n, e in registry.entries(kind).items() if e.factory is type(value)]
-    options = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
+    options = {}
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = {field.name for field in fields(value) if field.init}
+        options = {name: option for name, option in asdict(value).items() if name in shown}
     plain = json.loads(json.dumps(options, default=str))  # paths as text
     return {"kind": names[0] if names else type(value).__name__, **plain}
