@@ -70,9 +70,10 @@ def test_only_training_rows_are_learned_from(tmp_path):
     assert Csv(write(tmp_path / "t.csv", "a,label", gap)).load().input_shape == (1,)
 
 
-def test_too_many_categories_are_refused(tmp_path):
-    rows = [[f"patient {i}", i % 2] for i in range(1001)]
-    with pytest.raises(DataError, match=r'column "name": expected at most 1,000.*"texts"'):
+@pytest.mark.parametrize(("rows", "different"), [(2002, 1001), (30, 30)])
+def test_what_tells_rows_apart_is_no_category(tmp_path, rows, different):
+    rows = [[f"patient {i % different}", i % 2] for i in range(rows)]
+    with pytest.raises(DataError, match=r'column "name": expected categories, .*"texts"'):
         Csv(write(tmp_path / "t.csv", "name,label", rows)).load()
 
 
