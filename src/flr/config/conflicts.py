@@ -55,6 +55,8 @@ def _beside_a_saved_scenario(config: Config) -> Iterator[Conflict]:
 
 def _too_few_clients(config: Config) -> Iterator[Conflict]:
     clients = config.partition.build().sites
+    if clients is None:  # known only with the data, as for a saved scenario
+        return
     asked = config.train.asked(clients)
     places: list[Place] = [("train", "participation"), ("partition",), _PATH]
     if config.min_replies > asked:

@@ -125,8 +125,8 @@ def refuse(config: Config, flower: Flower) -> None:
         problems.append("drop is for simulated clients; on Flower nodes vanish by themselves.")
     if config.attack.name != "none":
         problems.append("[attack] is for simulated clients; use `flr run` to study attacks.")
-    sites = config.partition.build().sites if config.scenario.path is None else flower.min_sites
-    if not flower.own_data and flower.min_sites > sites:
+    sites = config.partition.build().sites if config.scenario.path is None else None
+    if not flower.own_data and sites is not None and flower.min_sites > sites:
         problems.append(f"flower.min-sites = {flower.min_sites}; the scenario has {sites} sites.")
     if flower.own_data and flower.min_sites < 1:
         problems.append("flower.min-sites should say how many sites to wait for, at least 1.")

@@ -67,7 +67,8 @@ def load_raw_data(config: Config, data: Any = None) -> Dataset:
             "Expected data as (x, y), (x, y, x_test, y_test) or a Dataset; got "
             f"{type(data).__name__}. For a file, write [data] path = ... in the config instead."
         )
-    as_numbers(dataset.train.x)
+    if backbone is None:
+        as_numbers(dataset.train.x)  # refuses texts before they are dealt out
     return subset(dataset, config.data.train, config.data.test)
 
 

@@ -81,12 +81,14 @@ def _is_text(table: Table, column: int, cells: list[str]) -> bool:
 
 
 def _categories(table: Table, column: int, cells: list[str]) -> Array:
+    """Refuses what tells rows apart rather than groups of them: each would be a feature."""
     count = len(set(cells))
-    if count > _MOST_CATEGORIES:
+    if count > _MOST_CATEGORIES or count == len(cells):
         raise DataError(
-            f'{table.path}, column "{table.header[column]}": expected at most '
-            f"{_MOST_CATEGORIES:,} categories; got {count:,}. Leave the column out if it has names "
-            'or numbers of rows; if it has sentences, use [data] name = "texts".'
+            f'{table.path}, column "{table.header[column]}": expected categories, at most '
+            f"{_MOST_CATEGORIES:,} and some more than once; got {count:,} in {len(cells):,} rows. "
+            "Leave the column out if it names the rows; if it has sentences, use "
+            '[data] name = "texts".'
         )
     return np.array(cells, dtype=object)
 
