@@ -22,7 +22,7 @@ from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Benchmark, Method, Server
 from flr.core.errors import ConfigError, DataError
 from flr.data.batches import Batches, shape_after
-from flr.data.build import from_arrays, subset
+from flr.data.build import from_arrays, read, subset
 from flr.data.dataset import Dataset, SiteTable, TaskSpec
 from flr.data.on_disk import Inputs
 from flr.models import pretrained
@@ -50,13 +50,9 @@ def make_embedder(config: Config, backbone: ConfigEntry) -> Embedder:
 
 def load_raw_data(config: Config, data: Any = None) -> Dataset:
     """The data set as its publisher gives it."""
-    source, backbone = config.data.source.build(), config.data.backbone
-    if data is None and backbone is not None and hasattr(source, "pictures"):
-        side = backbone.build().side  # photographs of any size stay on disk until they are features
-        dataset = source.pictures(side)
-    elif data is None:
-        dataset = source.load()
-    elif isinstance(data, Dataset):
+    if data is None:
+        return read(config.data)
+    if isinstance(data, Dataset):
         dataset = data
     elif isinstance(data, tuple | list) and len(data) in (2, 4):
         dataset = from_arrays(*data)
