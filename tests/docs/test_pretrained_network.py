@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import re
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import flr
 from flr.config import parse
+from flr.models.backbones.efficientnet_lite import Lite0
 
 PAGE = "docs/how-to/use-a-pretrained-network.md"
 
@@ -60,6 +63,18 @@ def test_a_network_of_ones_own_is_used(blocks, photos, cli, monkeypatch):
     assert run.model().input_shape == (3,)
     assert "--trust" in cli("predict", "runs/own", "photos").err
     assert cli("predict", "runs/own", "photos", "--trust").code == 0
+
+
+def test_weights_of_ones_own_are_found_through_the_run_folder(photos, cli):
+    torch.save(Lite0().network().state_dict(), "mine.pt")
+    tree = {**tomllib.loads((photos / "photos.toml").read_text()), "rounds": 1, "workers": 1}
+    tree["data"]["backbone"] = {"name": "efficientnet-lite0", "weights": "mine.pt"}
+    run = flr.run(tree, out="runs/own")
+    assert cli("predict", "runs/own", "photos").code == 0
+    moved = shutil.copy(run.folder / "model.safetensors", photos)
+    refused = cli("predict", moved, "photos")
+    assert refused.code == 4
+    assert "give the run folder" in " ".join(refused.err.split())
 
 
 def test_the_values_it_lists_for_the_key_are_read(blocks, root):
