@@ -163,7 +163,7 @@ def beside_the_truth(measured: dict[str, Any], path: Path) -> str:
     """What a simulation knows, and a real site never does."""
     precision = measured["average_precision"]
     if precision is None:
-        return f"In truth none of these labels is wrong; more in {path}"
+        return f"No label was made wrong in this run, so there is no truth to compare with; {path}"
     return (
         f"In truth {100 * measured['rate']:.1f} % of these labels are wrong; average precision of "
         f"the list {precision:.3f}, by chance {measured['rate']:.3f}; more in {path}"

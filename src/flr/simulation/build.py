@@ -23,7 +23,7 @@ from flr.core.contract import MODEL, Benchmark, Method, Server
 from flr.core.errors import ConfigError, DataError
 from flr.data import interfaces
 from flr.data.batches import Batches, shape_after
-from flr.data.build import from_arrays, subset
+from flr.data.build import from_arrays, read, subset
 from flr.data.dataset import Dataset, SiteTable, TaskSpec
 from flr.data.on_disk import Numbers, as_numbers
 from flr.models import finetune, pretrained
@@ -51,25 +51,21 @@ def make_embedder(config: Config, backbone: ConfigEntry) -> Embedder:
 
 def load_raw_data(config: Config, data: Any = None) -> Dataset:
     """The data set as its publisher gives it."""
-    data, backbone = interfaces.adopted(data), config.data.backbone
-    source = config.data.source.build()
-    if data is None and backbone is not None and hasattr(source, "pictures"):
-        side = backbone.build().side  # photographs of any size stay on disk until they are features
-        dataset = source.pictures(side)
-    elif data is None:
-        dataset = source.load()
+    settings, data = config.data, interfaces.adopted(data)
+    if data is None:
+        dataset = read(settings)
     elif isinstance(data, Dataset):
-        dataset = data
+        dataset = subset(data, settings.train, settings.test)
     elif isinstance(data, tuple | list) and len(data) in (2, 4):
-        dataset = from_arrays(*data)
+        dataset = subset(from_arrays(*data), settings.train, settings.test)
     else:
         raise DataError(
             "Expected data as (x, y), (x, y, x_test, y_test) or a Dataset; got "
             f"{type(data).__name__}. For a file, write [data] path = ... in the config instead."
         )
-    if backbone is None:
+    if settings.backbone is None:
         as_numbers(dataset.train.x)  # refuses texts before they are dealt out
-    return subset(dataset, config.data.train, config.data.test)
+    return dataset
 
 
 def load_scenario(config: Config, dataset: Dataset) -> Scenario:
