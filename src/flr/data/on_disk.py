@@ -89,7 +89,7 @@ class Pictures:
         """A hash of each picture's file and of the size it is shown in; decodes none."""
         found = []
         for number in self._numbers(rows):
-            content = hashlib.sha256(self._file(self.path(number)).read_bytes()).digest()
+            content = hashlib.sha256(_content(self._file(self.path(number)))).digest()
             found.append(hashlib.sha256(content + str(self.side).encode()).digest())
         return found
 
@@ -110,6 +110,15 @@ class Pictures:
                 "again, or take it off the list that names it."
             )
         return file
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{file}: expected an image; it cannot be read ({error}). Replace or remove it."
+        ) from error
 
 
 Inputs = Tensor | Pictures | Features  # all inputs of a data set: in memory, or on disk
