@@ -70,7 +70,7 @@ class Bad(Projection):
     def load(self) -> Callable[[Tensor], Tensor]:
         made = {
             "flat": lambda images: torch.zeros(len(images)),
-            "few": lambda images: torch.zeros(3, 4),
+            "few": lambda images: torch.zeros(len(images) - 1, 4),
             "nan": lambda images: torch.full((len(images), 4), torch.nan),
             "large": lambda images: torch.full((len(images), 4), 1e6),
         }

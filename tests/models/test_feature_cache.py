@@ -117,6 +117,7 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(cache, tmp_path):
         "sys.stdout.buffer.write(values.numpy().tobytes())\n"
     )
     environment = {"PYTHONPATH": ":".join(sys.path), "FLR_CACHE": str(tmp_path / "full")}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a limit would leave half files of code
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, check=False
     )
