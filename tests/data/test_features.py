@@ -1,4 +1,4 @@
-"""Features of several views: which one a visit in training sees, and where only the first counts."""
+"""Features of several views: which of them training sees, and where only the first one counts."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_views_change_what_is_learned_but_not_the_test(tmp_path):
             settings("fedavg", data={"backbone": NAME, "views": views}),
             data=samples(),
             out=tmp_path / str(views),
-        )  # fmt: skip
+        )
         for views in (1, 2)
     ]
     assert bits(runs[0]) != bits(runs[1])

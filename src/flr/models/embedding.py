@@ -69,10 +69,14 @@ class Embedder:
             )
         return made
 
-    def identity(self) -> dict[str, object]:
+    @property
+    def side(self) -> int:
+        """In what size pictures on disk are read; a backbone of texts refuses them unread."""
+        return self.backbone.side or 1
+
+    def described(self) -> dict[str, object]:
         """Names the features that come out: backbone, options, and a hash of its files."""
-        table = {k: v for k, v in self.entry.table("name").items() if k != "weights"}
-        return {**table, "fingerprint": self.backbone.fingerprint()}
+        return {**self.entry.table("name"), "fingerprint": self.backbone.fingerprint()}
 
     def dataset(self, dataset: Dataset, views: int = 1) -> Dataset:
         """The data set with features in place of inputs; those for training in so many views."""
@@ -91,7 +95,8 @@ class Embedder:
         """Features of all samples, from the cache or computed now."""
         backbone = self.backbone
         _check(x, backbone, views, self.entry.name)
-        setting = {**self.identity(), "views": views, "device": self.device}
+        setting = {**self.described(), "views": views, "device": self.device}
+        setting.pop("weights", None)  # the fingerprint is of what is in it, wherever it lies
         cache = FeatureCache(setting, self._full)
         network = _Once(backbone, self.device)
         found: Tensor | None = None

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from flr.config import timm_models
 from flr.config.entry import imported, parse_entry
-from flr.config.errors import cut
+from flr.config.errors import ProblemsError, cut
 from flr.core import arrays
 from flr.core.arrays import Arrays
 from flr.core.combine import stack
 from flr.core.contract import Method
-from flr.core.errors import DataError, FlrError
+from flr.core.errors import ConfigError, DataError, FlrError
 from flr.data.dataset import Normalization
 from flr.data.on_disk import Inputs
 from flr.models import networks as models
@@ -53,13 +53,20 @@ class SavedModel:
     @property
     def side(self) -> int:
         """The size in pixels in which pictures on disk are to be read; 0: as they are."""
-        return self.embedder.backbone.side if self.embedder else 0
+        return self.embedder.side if self.embedder else 0
 
     def features(self, x: Inputs) -> Inputs:
         """What the networks take: features of raw inputs, or the inputs themselves."""
         if self.embedder is None or tuple(x.shape[1:]) == self.input_shape:
             return x
-        return self.embedder(x)
+        try:
+            return self.embedder(x)
+        except ConfigError as error:
+            raise DataError(
+                f"The model expects {self.embedder.backbone.takes} for its backbone, or features "
+                f"of shape {self.input_shape}; these inputs are others ({error}). Use data of the "
+                "kind the model was trained on."
+            ) from error
 
     def probabilities(self, x: Inputs) -> Tensor:
         """Class probabilities, n x classes."""
@@ -138,9 +145,12 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
     if ":" in str(saved.get("name")):
         _check_trust(path, str(saved["name"]), trust)
     table = {key: value for key, value in saved.items() if key != "fingerprint"}
+    weights = Path(str(table.get("weights", "")))
+    if "weights" in table and not weights.is_file():  # the model may have come from elsewhere
+        table["weights"] = str(path.absolute().parent / weights.name)
     try:
         embedder = Embedder(parse_entry("backbone", table, default=""))
-    except FlrError as error:
+    except (FlrError, ProblemsError) as error:
         raise DataError(
             f"{path}: expected a backbone that this flr knows; got {cut(str(table), 60)} "
             f"({error}). Update flr, or install the package that brings it."
@@ -150,7 +160,8 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
         raise DataError(
             f"{path}: expected the backbone {saved['name']} with the weights that the model was "
             f"trained on (fingerprint {saved['fingerprint'][:12]}); those here have "
-            f"{found[:12]}. Install the version of its package that the training had."
+            f"{found[:12]}. Install the version of its package, or bring the file, that the "
+            "training had."
         )
     return embedder
 

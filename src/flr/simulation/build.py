@@ -52,8 +52,8 @@ def load_raw_data(config: Config, data: Any = None) -> Dataset:
     """The data set as its publisher gives it."""
     source, backbone = config.data.source.build(), config.data.backbone
     if data is None and backbone is not None and hasattr(source, "pictures"):
-        side = backbone.build().side  # photographs of any size stay on disk until they are features
-        dataset = source.pictures(side)
+        # photographs of any size stay on disk until they are features
+        dataset = source.pictures(make_embedder(config, backbone).side)
     elif data is None:
         dataset = source.load()
     elif isinstance(data, Dataset):
