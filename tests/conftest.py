@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,22 @@ GOLDEN = Path(__file__).parent / "golden"
 NO_DATA = "needs the CIFAR files"  # the one reason for which a test may be skipped in CI
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 CIFAR = ("cifar-10-batches-bin", "cifar-100-binary", "CIFAR-10_human.npz")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fixtures that live longer than a test keep no features in the user's cache folder either."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLR_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder of this test alone, which starts empty."""
+    folder = tmp_path / "own-cache"
+    monkeypatch.setenv("FLR_CACHE", str(folder))
+    return folder
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from flr.config.entry import ConfigEntry
 from flr.core import registry
 from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError
-from flr.data.readers import images
+from flr.data.readers import images, tables
 from flr.data.sources.files import read_samples
 from flr.models.embedding import Embedder
 
@@ -55,11 +55,12 @@ def embed(
 
 def _of_dataset(name: str, embedder: Embedder) -> dict[str, Any]:
     try:
-        dataset = embedder.dataset(registry.get("dataset", name).factory().load())
+        source = registry.get("dataset", name).factory()
     except TypeError:
         raise DataError(
             f'"{name}" is a kind of file: give the path to the data instead of the name.'
         ) from None
+    dataset = embedder.dataset(source.load())
     found = {"classes": np.array(dataset.classes)}
     for part, held in (("train", dataset.train), ("test", dataset.test)):
         found |= {f"x_{part}": held.inputs[:].half().numpy(), f"y_{part}": held.y.numpy()}
@@ -67,16 +68,18 @@ def _of_dataset(name: str, embedder: Embedder) -> dict[str, Any]:
 
 
 def _of_files(path: Path, embedder: Embedder, label: str) -> dict[str, Any]:
-    """Both parts of a folder that has some, else all; with labels where there are any."""
-    two = path.is_dir() and images.parts(path) is not None
+    """Both parts of a folder or file that has some, else all; with labels where there are any."""
+    two = images.parts(path) is not None if path.is_dir() else _has_parts(path)
     found: dict[str, Any] = {}
     for part, training in (("_train", True), ("_test", False)) if two else (("", True),):
-        x, y, known, names = read_samples(
-            path, None, label, training=training, side=embedder.backbone.side
-        )
+        x, y, known, names = read_samples(path, None, label, training=training, side=embedder.side)
         found[f"x{part}"] = embedder(x, what=os.fspath(path))[:].half().numpy()
         if y is not None:
             labels = y.numpy()
             found[f"y{part}"] = labels if known is None else np.array(known)[labels]
         found[f"names{part}"] = np.array(names)
     return found
+
+
+def _has_parts(path: Path) -> bool:
+    return path.suffix.lower() == ".npz" and {"x_train", "x_test"} <= tables.read_npz(path).keys()

@@ -74,7 +74,7 @@ class Pictures(Packed):
         """A hash of each picture's file and of the size it is shown in; decodes none."""
         found = []
         for path in map(self.string, self.numbers(rows)):
-            content = hashlib.sha256(self._file(path).read_bytes()).digest()
+            content = hashlib.sha256(_content(self._file(path))).digest()
             found.append(hashlib.sha256(content + str(self.side).encode()).digest())
         return found
 
@@ -91,6 +91,15 @@ class Pictures(Packed):
                 "again, or take it off the list that names it."
             )
         return file
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{file}: expected an image; it cannot be read ({error}). Replace or remove it."
+        ) from error
 
 
 Numbers = Tensor | Pictures | Features  # what a network takes: in memory, or on disk

@@ -139,7 +139,7 @@ def _each(numbers: tuple[float, ...], shape: tuple[int, ...], key: str) -> tuple
 def _read(
     path: str, flower: Flower, embed: Embedder | None, *, training: bool = False
 ) -> tuple[Numbers, Tensor]:
-    size, side = flower.size or None, embed.backbone.side if embed else 0
+    size, side = flower.size or None, embed.side if embed else 0
     x, y, _, _ = read_samples(
         Path(path), flower.classes, flower.label, size, training=training, side=side
     )

@@ -85,7 +85,7 @@ class Source:
 
     def read(self) -> tuple[Inputs, Tensor | None]:
         """As they are; images for a backbone stay on disk."""
-        side = self.embedder.backbone.side if self.embedder else 0
+        side = self.embedder.side if self.embedder else 0
         x, y, _, _ = read_samples(
             self.path, self.classes, self.label, self.size, training=True, side=side
         )

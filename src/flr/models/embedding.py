@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -32,6 +33,7 @@ from flr.models.feature_cache import FeatureCache
 
 PIECE = 256  # samples in one file of the cache
 BATCH = 32  # in one forward pass; fixed, because another size changes the last bits
+_PARTS = ("takes", "side", "fingerprint", "load")  # of a backbone, also of a user's own
 _AHEAD = 2  # pieces of each worker that wait in memory
 _SPEAK = 10.0  # seconds between two lines about progress
 
@@ -54,16 +56,30 @@ class Embedder:
     entry: ConfigEntry
     workers: int = 1
     device: str = "cpu"
+    _full: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def backbone(self) -> Backbone:
         """What the config names; nothing is read yet."""
         made: Backbone = self.entry.build()
+        if missing := [part for part in _PARTS if not hasattr(made, part)]:
+            raise ConfigError(
+                f'[data] backbone = "{self.entry.name}" should give an object with '
+                f"{', '.join(_PARTS)}; what it gives has no {', '.join(missing)}. See Backbone in "
+                "flr.models.backbones.common."
+            )
         return made
 
-    def identity(self) -> dict[str, object]:
+    @property
+    def side(self) -> int:
+        """In what size pictures on disk are read; a backbone of texts refuses them unread."""
+        return self.backbone.side or 1
+
+    def described(self) -> dict[str, object]:
         """Names the features that come out: backbone, options, and a hash of its files."""
-        table = {k: v for k, v in self.entry.table("name").items() if k != "weights"}
+        table = self.entry.table("name")
+        if "weights" in table:  # where they lie is nobody's business
+            table["weights"] = Path(str(table["weights"])).name
         return {**table, "fingerprint": self.backbone.fingerprint()}
 
     def dataset(self, dataset: Dataset, views: int = 1) -> Dataset:
@@ -83,7 +99,9 @@ class Embedder:
         """Features of all samples, from the cache or computed now."""
         backbone = self.backbone
         _check(x, backbone, views, self.entry.name)
-        cache = FeatureCache({**self.identity(), "views": views, "device": self.device})
+        setting = {**self.described(), "views": views, "device": self.device}
+        setting.pop("weights", None)  # the fingerprint is of what is in it, wherever it lies
+        cache = FeatureCache(setting, self._full)
         network = _Once(backbone, self.device)
         found: Tensor | None = None
         progress = _Progress(len(x), what)
@@ -142,7 +160,13 @@ def _encode(network: Encoder, samples: Tensor | list[str]) -> Tensor:
         n = len(part)
         if isinstance(part, Tensor):
             part = torch.cat([part, part[:1].expand(BATCH - n, *part.shape[1:])])
-        features = network(part)[:n].cpu()
+        features = network(part)
+        if features.dim() != 2 or len(features) != len(part):
+            raise DataError(
+                f"Expected {len(part)} x features of the backbone for {len(part)} samples; it gave "
+                f"the shape {tuple(features.shape)}. Flatten or average what it gives."
+            )
+        features = features[:n].cpu()
         if not features.isfinite().all() or features.abs().max() > torch.finfo(torch.float16).max:
             raise DataError(
                 "Expected finite features within the range of half precision; the backbone gave "

