@@ -50,7 +50,7 @@ def prepare(workload: Workload, folder: Path, rounds: int, seed: int) -> Prepare
     config = parse(replace(workload, population=None).config(folder, rounds=rounds, seed=seed))
     dataset = load_data(config)
     scenario = assign_samples(workload, config, dataset)
-    networks = first_networks(config, dataset.input_shape, len(dataset.classes))
+    networks = first_networks(config, dataset.task_spec())
     weights: dict[str, Any] = {
         name: value.numpy() for name, value in networks[0].state_dict().items()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -101,6 +102,10 @@ def publisher(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / "complete").touch()
     return folder
 
+
+# The package datasets takes 200 MB: what needs it is tested where it is installed.
+_BESIDE_DATASETS = ["data/test_hugging_face.py", "scenario/test_flwr_datasets.py"]
+collect_ignore = [] if importlib.util.find_spec("flwr_datasets") else _BESIDE_DATASETS
 
 _skipped: list[str] = []
 

@@ -198,7 +198,7 @@ def without(scenario: Scenario, out: Tensor) -> Scenario:
 
 def predictions(job: CellSpec, dataset: Dataset, scenario: Scenario) -> Predictions:
     """What every trained model says of every sample, and what FLR's sites have besides."""
-    x, fold = dataset.train.x[scenario.index], folds(scenario, job.seed)
+    x, fold = dataset.train.inputs[scenario.index], folds(scenario, job.seed)
     outside = torch.empty(len(x), scenario.classes)
     for number in range(FOLDS):
         model = Run(job.folder / f"fold-{number}").model()

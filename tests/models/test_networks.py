@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import flr
-from flr.core import registry
+from flr.core import registry, seeds
 from flr.core.errors import ConfigError
 from flr.data.dataset import Dataset, LabeledData, Normalization
 from flr.models import networks, resnets
@@ -158,3 +158,40 @@ def test_two_steps_of_a_preset(preset, network, batch, classes, side, tmp_path):
     state = done.model().networks.state_dict()
     counters = {int(v) for k, v in state.items() if k.endswith("num_batches_tracked")}
     assert counters == {2}
+
+
+def test_the_plain_mlp_is_what_it_was():
+    """Names and first weights, as a file of an earlier version has them."""
+    made = networks.build(networks.mlp, (1, 8, 8), 10, 1, seed=3)[0]
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seeds.derive(3, "init", 0))
+        expected = [nn.Linear(64, 128), nn.Linear(128, 10)]
+    values = [value for layer in expected for value in (layer.weight, layer.bias)]
+    names = ["body.1.weight", "body.1.bias", "head.weight", "head.bias"]
+    assert list(made.state_dict()) == names
+    assert all(map(torch.equal, made.state_dict().values(), values))
+
+
+def test_norm_and_dropout_of_the_mlp_stand_around_each_relu():
+    made = networks.mlp((6,), 3, hidden=5, layers=2, dropout=0.5, norm="layer")
+    layer = ["Linear", "LayerNorm", "ReLU", "Dropout"]
+    assert [type(part).__name__ for part in made.body] == ["Flatten", *layer, *layer]
+    batch = networks.mlp((6,), 3, norm="batch").state_dict()
+    assert {"body.2.running_mean", "body.2.num_batches_tracked"} <= batch.keys()
+
+
+def test_linear_is_one_affine_map_of_the_flat_inputs():
+    made = networks.linear((2, 3), 4)
+    x = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(made(x), x.flatten(1) @ made.head.weight.T + made.head.bias)
+    assert parameters(made) == 4 * 6 + 4
+    assert networks.features(made) == 6
+
+
+@pytest.mark.parametrize("model", ["linear", {"name": "mlp", "dropout": 0.5, "norm": "batch"}])
+def test_models_on_features_give_the_same_bits_with_any_number_of_workers(model, tmp_path):
+    small = {"rounds": 2, "data": {"train": 60, "test": 20}, "partition": {"clients": 4}}
+    small["train"] = {"model": model, "epochs": 1, "participation": 1.0}
+    runs = [flr.run({**small, "workers": n}, out=tmp_path / str(n)) for n in (1, 2)]
+    first, second = ((run.folder / "model.safetensors").read_bytes() for run in runs)
+    assert first == second

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,9 @@ import torch
 from flr.config import parse
 from flr.core.errors import ConfigError, DataError
 from flr.data.build import subset
-from flr.data.dataset import Dataset, LabeledData, Normalization
+from flr.data.dataset import Dataset, LabeledData, Normalization, Ragged
 from flr.data.sources.digits import Digits
+from flr.data.sources.files import Csv
 from flr.scenario import scenario as scenarios
 from flr.scenario.noises.common import NoiseContext, corrupt
 from flr.scenario.noises.human import Human
@@ -128,3 +131,97 @@ def test_numbers_reach_the_noise(made):
         Human(path=folder), NoiseContext([np.arange(100)], clean[rows], TEN, seed=0, numbers=rows)
     )
     assert np.array_equal(new[0], given[rows])
+
+
+# ---- a file of one's own, and raters
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A CSV file of 60 rows, and given labels of which every third is another one."""
+    true = ["cat", "dog", "eel"] * 20
+    rows = "".join(f"{i},{name}\n" for i, name in enumerate(true))
+    (tmp_path / "t.csv").write_text("a,label\n" + rows)
+    given = ["eel" if i % 3 == 0 else name for i, name in enumerate(true)]
+    return Csv(tmp_path / "t.csv").load(), true, given
+
+
+def write_given(folder, kind, given, true):
+    numbers = np.array([["cat", "dog", "eel"].index(name) for name in given])
+    path = folder / f"given.{kind}"
+    if kind == "csv":
+        rows = "".join(f"{t},{g}\n" for t, g in zip(true, given, strict=True))
+        path.write_text("true,given\n" + rows)
+    elif kind == "npy":
+        np.save(path, numbers)
+    else:
+        np.savez(path, given=np.array(given), true=np.array(true))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "npz"])
+def test_a_file_of_given_labels(tmp_path, table, kind):
+    """By the number of the row in the data set's file: rows held out for testing count."""
+    data, true, given = table
+    path = write_given(tmp_path, kind, given, true)
+    scenario = scenarios.build(data, Iid(4), Human(path=path), seed=1)
+    names = [data.classes[label] for label in scenario.labels]
+    rows = data.train.number[scenario.index].tolist()
+    assert names == [given[row] for row in rows]
+    assert scenario.nominal == pytest.approx([sum(row % 3 == 0 for row in rows) / len(rows)] * 4)
+    few = scenarios.build(subset(data, 12, None), Iid(2), Human(path=path), seed=1)
+    assert {data.classes[label] for label in few.labels} <= {"dog", "eel"}
+
+
+def test_one_column_of_any_name_and_class_numbers(tmp_path, table):
+    data, true, given = table
+    numbers = [["cat", "dog", "eel"].index(name) for name in given]
+    (tmp_path / "one.csv").write_text("\n".join(["by Ann", *map(str, numbers)]))
+    one = scenarios.build(data, Iid(4), Human(path=tmp_path / "one.csv"), seed=1)
+    other = Human(path=write_given(tmp_path, "npy", given, true))
+    assert one.hash == scenarios.build(data, Iid(4), other, seed=1).hash
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("g.csv", "given\n" + "cat\n" * 40, "got 40 labels, and there is a sample number 5"),
+        ("g.csv", "given\n" + "rat\n" * 60, 'class "rat" is not known. Did you mean "cat"'),
+        ("g.csv", "given\n" + "3\n" * 60, "from 0 to 2; got 3"),
+        ("g.csv", "a,b\n" + "1,2\n" * 60, 'under the name "given"; got a, b'),
+        ("g.csv", "a,given\n" + "1,cat\n" * 59 + "1,\n", 'line 61, column "given"'),
+        ("g.csv", "true,given\n" + "cat,cat\n" * 60, "differs for 32 of 48"),
+        ("g.npy", "nothing", "cannot be read"),
+        ("g.npz", "nothing", "cannot be read"),
+    ],
+)
+def test_files_that_do_not_fit(tmp_path, table, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        scenarios.build(table[0], Iid(4), Human(path=tmp_path / name), seed=1)
+
+
+def test_arrays_that_do_not_fit(tmp_path, table):
+    path = tmp_path / "g.npz"
+    for arrays, message in (
+        ({"labels": np.zeros(60, int)}, 'under the name "given"; got labels'),
+        ({"given": np.zeros(60, int), "true": np.zeros(9, int)}, "60 given labels beside 9"),
+        ({"given": np.full(60, 0.5)}, "got 0.5 in sample 0"),
+        ({"given": np.array([None] * 60)}, "without objects"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(DataError, match=message):
+            scenarios.build(table[0], Iid(4), Human(path=path), seed=1)
+    with pytest.raises(DataError, match=r"a file of given labels at .*; there is none"):
+        scenarios.build(table[0], Iid(4), Human(path=tmp_path / "none.csv"), seed=1)
+
+
+def test_a_file_goes_before_raters(tmp_path, table):
+    data, true, given = table
+    rated = replace(data, raters=Ragged.of([torch.tensor([0, 0])] * 60))
+    drawn = scenarios.build(rated, Iid(4), Human(), seed=1)
+    assert drawn.labels.unique().tolist() == [0]
+    assert sum(drawn.nominal) / 4 == pytest.approx(2 / 3)
+    path = write_given(tmp_path, "csv", given, true)
+    one, two = (scenarios.build(d, Iid(4), Human(path=path), seed=1) for d in (data, rated))
+    assert one.hash == two.hash

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.machinery import ModuleSpec
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from flr.config import parse
 from flr.core.errors import ConfigError
 from flr.scenario.partitions.bernoulli_dirichlet import BernoulliDirichlet, nonempty_rows
 from flr.scenario.partitions.central import Central
@@ -168,3 +171,16 @@ def test_the_same_seed_gives_the_same_sites(part):
     first, again, other = (part.split(labels, 4, rng(seed))[0] for seed in (1, 1, 2))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert any(not np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize("package", ["datasets", "flwr_datasets"])
+def test_flower_datasets_is_named_where_it_is_missing(package, monkeypatch):
+    """Whichever is installed here: one of them is not."""
+
+    def found(name: str) -> ModuleSpec | None:
+        return None if name == package else ModuleSpec(name, None)
+
+    monkeypatch.setattr("importlib.util.find_spec", found)
+    config = parse({"rounds": 1, "partition": "flwr_datasets.partitioner:IidPartitioner"})
+    with pytest.raises(ConfigError, match=r'pip install "flr\[datasets\]"'):
+        config.partition.build().split(labels_of([30, 30]), 2, rng())

@@ -11,7 +11,8 @@ from PIL import Image
 from torch import Tensor
 
 from flr.core.errors import DataError
-from flr.data.on_disk import Inputs
+from flr.data import texts as data_texts
+from flr.data.on_disk import Inputs, Numbers
 from flr.data.readers.images import read_image
 
 SIDE = 64  # of a thumbnail at most, in pixels; smaller pictures stay as they are
@@ -36,7 +37,7 @@ def from_files(root: Path, names: Sequence[str]) -> Thumbnails:
 
 def from_inputs(x: Inputs, rows: Tensor) -> Thumbnails:
     """From pixels; `rows` says where each audited sample is. Features have no picture."""
-    if len(x.shape) != 4:
+    if isinstance(x, data_texts.Texts) or len(x.shape) != 4:
         return lambda _: None
     low, high = _range(x)
 
@@ -51,7 +52,9 @@ def from_inputs(x: Inputs, rows: Tensor) -> Thumbnails:
 
 
 def features(x: Inputs, rows: Tensor, columns: Sequence[str] = ()) -> Texts:
-    """The first features of a sample, by the name of their column; nothing for pictures."""
+    """A text, or the first features of a sample by the name of their column; of pictures none."""
+    if isinstance(x, data_texts.Texts):
+        return lambda row: x[rows[row : row + 1]][0]
     if len(x.shape) != 2:
         return lambda _: ""
     width = x.shape[1]
@@ -75,7 +78,7 @@ def encode(image: Image.Image) -> bytes:
     return min(png.getvalue(), jpeg.getvalue(), key=len)
 
 
-def _range(x: Inputs) -> tuple[float, float]:
+def _range(x: Numbers) -> tuple[float, float]:
     """What is shown as black and as white: dark sets, like digits of 0 to 16, are stretched."""
     if not isinstance(x, Tensor):  # pictures on disk
         return 0.0, 255.0

@@ -12,7 +12,7 @@ from flr.audit.evidence import Evidence
 from flr.core.arrays import Arrays
 from flr.core.contract import SamplePredictions
 from flr.core.errors import DataError
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Numbers
 from flr.models.inference import in_batches
 from flr.models.model_file import SavedModel
 
@@ -22,7 +22,7 @@ def gather_evidence(
     names: Sequence[str],
     given: Tensor,
     model: SavedModel,
-    x: Inputs,
+    x: Numbers,
     rows: Tensor,
     normalize: Callable[[Tensor], Tensor] | None,
     kept: SamplePredictions | None,

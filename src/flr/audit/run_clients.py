@@ -22,7 +22,7 @@ from flr.client.state import StateFiles
 from flr.core.contract import SamplePredictions
 from flr.core.errors import DataError
 from flr.data.dataset import Ragged
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Inputs, Numbers
 from flr.engine import checkpoint
 from flr.models import model_file
 from flr.models.model_file import SavedModel
@@ -40,7 +40,7 @@ class Simulation:
     classes: tuple[str, ...]
     sites: Ragged  # positions in the training set
     given: Ragged
-    x: Inputs  # of the whole training set, with the noise that the scenario puts on inputs
+    x: Numbers  # of the whole training set, with the noise that the scenario puts on inputs
     shown: Inputs  # what a person looks at: the same, or what features were made from
     normalize: Callable[[Tensor], Tensor] | None  # None: x is normalised
     model: SavedModel
@@ -96,7 +96,7 @@ def open_run(folder: Path, data: Any = None) -> Simulation:
     scenarios.check_fits(scenario, dataset)
     noisy_inputs = len(scenario.levels) > 0
     points = checkpoint.load_all(folder / "checkpoint")
-    x = make_sites(dataset, scenario).x if noisy_inputs else dataset.train.x
+    x = make_sites(dataset, scenario).x if noisy_inputs else dataset.train.inputs
     return Simulation(
         folder=folder,
         classes=dataset.classes,

@@ -63,7 +63,7 @@ def _of_dataset(name: str, embedder: Embedder) -> dict[str, Any]:
     dataset = embedder.dataset(source.load())
     found = {"classes": np.array(dataset.classes)}
     for part, held in (("train", dataset.train), ("test", dataset.test)):
-        found |= {f"x_{part}": held.x[:].half().numpy(), f"y_{part}": held.y.numpy()}
+        found |= {f"x_{part}": held.inputs[:].half().numpy(), f"y_{part}": held.y.numpy()}
     return found
 
 

@@ -25,7 +25,7 @@ from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Batch, Client, Method, Reply, Server, Site
 from flr.core.errors import FlrError, RunError
 from flr.data.dataset import Ragged, SiteTable
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Numbers
 from flr.models import networks as models
 from flr.models.inference import predict
 from flr.models.networks import load_weights
@@ -93,7 +93,7 @@ class WorkerSpec:
     seed: int
     batches: Callable[[Client], Iterator[Batch]]
     state: StateFiles
-    views: Mapping[str, Inputs] = field(default_factory=dict)  # inputs by name, for PredictJob
+    views: Mapping[str, Numbers] = field(default_factory=dict)  # inputs by name, for PredictJob
 
     def blank_networks(self) -> nn.ModuleList:
         """Networks whose weights come with every task: reads no file."""

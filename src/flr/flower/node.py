@@ -26,7 +26,7 @@ from flr.core.arrays import Arrays, canonical_json, write_atomically
 from flr.core.contract import Site
 from flr.core.errors import DataError, FlrError
 from flr.data.dataset import SiteTable, TaskSpec, make_site
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Numbers
 from flr.flower import site_cache
 from flr.flower.handshake import is_count, plain
 from flr.flower.run_spec import SITE_NAME, Names, RunSpec, with_hyphens
@@ -203,7 +203,7 @@ def own_data(
     run_spec: RunSpec,
     classes: tuple[str, ...],
     task_spec: TaskSpec | None = None,
-) -> tuple[Inputs, Tensor]:
+) -> tuple[Numbers, Tensor]:
     """The site's samples, normalised for a task; labels are positions in the class list.
 
     Where a backbone makes features of them and no task is given, the first one stands for all.

@@ -43,6 +43,10 @@ class RunSpec:
             tree["scenario"] = {"benchmark": config.scenario.benchmark}
         for key in ("init", "device"):
             tree["train"].pop(key, None)
+        if classes and config.train.model.is_backbone:  # a site has the weights in its own place
+            pretrained = tree["train"]["model"]["backbone"]
+            if isinstance(pretrained, dict):
+                pretrained.pop("weights", None)
         backbone = config.data.backbone
         fingerprint = Embedder(backbone).backbone.fingerprint() if backbone else ""
         return cls(experiment, tree, classes or None, fingerprint=fingerprint)

@@ -113,7 +113,7 @@ def networks_for(
     """The first networks, built unless they are there; refuses those that cannot be private."""
     networks = data.networks
     if networks is None:
-        networks = first_networks(config, task_spec.input_shape, len(task_spec.classes))
+        networks = first_networks(config, task_spec)
     differential_privacy.check_weights(flower, weights_of(networks), buffers_of(networks))
     return networks
 
@@ -125,8 +125,8 @@ def refuse(config: Config, flower: Flower) -> None:
         problems.append("drop is for simulated clients; on Flower nodes vanish by themselves.")
     if config.attack.name != "none":
         problems.append("[attack] is for simulated clients; use `flr run` to study attacks.")
-    sites = config.partition.build().sites if config.scenario.path is None else flower.min_sites
-    if not flower.own_data and flower.min_sites > sites:
+    sites = config.partition.build().sites if config.scenario.path is None else None
+    if not flower.own_data and sites is not None and flower.min_sites > sites:
         problems.append(f"flower.min-sites = {flower.min_sites}; the scenario has {sites} sites.")
     if flower.own_data and flower.min_sites < 1:
         problems.append("flower.min-sites should say how many sites to wait for, at least 1.")

@@ -14,6 +14,7 @@ from flr.config import Config
 from flr.core.errors import ConfigError
 from flr.core.registry import nearest
 from flr.flower.run_spec import SIMULATED, Names, listed, of_every_site, with_hyphens
+from flr.models.finetune import pinned
 
 SECTION = "flower"
 
@@ -95,7 +96,7 @@ def resolve(
     """
     source = "[tool.flwr.app.config]"
     if not flower.own_data:
-        return configs.parse(tree, source, overrides=overrides)
+        return pinned(configs.parse(tree, source, overrides=overrides))
     own = {key: value for key, value in tree.items() if key not in SIMULATED}
     own["data"] = of_every_site(tree.get("data"))
     if "attack" in tree:
@@ -103,4 +104,4 @@ def resolve(
     own["partition"] = {"kind": "iid", "clients": sites or max(flower.min_sites, 1)}
     if flower.benchmark:
         own["scenario"] = {"benchmark": 1}
-    return configs.parse(own, source, overrides=overrides)
+    return pinned(configs.parse(own, source, overrides=overrides))

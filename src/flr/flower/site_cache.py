@@ -24,7 +24,7 @@ from flr.core.contract import Site
 from flr.core.errors import ConfigError, RunError
 from flr.data.dataset import SiteTable, TaskSpec
 from flr.data.features import Features
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Inputs, Numbers, as_numbers
 from flr.data.sources.files import read_samples
 from flr.models.embedding import Embedder
 from flr.simulation.build import load_data, load_scenario, make_sites, make_worker_spec
@@ -103,17 +103,18 @@ class Source:
 
 
 @lru_cache(maxsize=1)
-def samples(source: Source, task: TaskSpec | None) -> tuple[Inputs, Tensor | None]:
+def samples(source: Source, task: TaskSpec | None) -> tuple[Numbers, Tensor | None]:
     """A site's own samples; for a task they are normalised, if they have the shape it asks for.
 
     Features of all samples are made for a task only: until then the first sample stands for them.
     """
-    x, y = _raw(source)
+    raw, y = _raw(source)
     if (embed := source.embedder) is not None:
         check_weights(embed, source.fingerprint)
         if task is None:
-            return embed(x[:1] if isinstance(x, Tensor) else x.take(slice(0, 1))), y
-        x = embed(x, json.loads(source.shared).get("views", 1), "this site")
+            return embed(raw[:1] if isinstance(raw, Tensor) else raw.take(slice(0, 1))), y
+        raw = embed(raw, json.loads(source.shared).get("views", 1), "this site")
+    x = as_numbers(raw)
     if task is not None and tuple(x.shape[1:]) == task.input_shape:
         _raw.cache_clear()  # raw inputs would stay in memory beside the normalised ones
         x = task.normalize(x)
@@ -136,7 +137,7 @@ def _raw(source: Source) -> tuple[Inputs, Tensor | None]:
     return source.read()
 
 
-def dtype_of(x: Inputs) -> str:
+def dtype_of(x: Numbers) -> str:
     """What a site says about its inputs' type: pictures on disk have bytes, features are floats."""
     if isinstance(x, Tensor):
         return str(x.dtype).removeprefix("torch.")

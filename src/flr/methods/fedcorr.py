@@ -131,8 +131,8 @@ class FedCorr(Wrapper):
             )
         share = config.train.participation
         needed = math.ceil(self.iterations / share - 1e-9)
-        if config.scenario.path is None:
-            clients = config.partition.build().sites
+        clients = config.partition.build().sites if config.scenario.path is None else None
+        if clients is not None:
             needed = math.ceil(self.iterations * clients / config.train.asked(clients))
         if config.rounds < needed + 2:
             yield (

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from flr.config.entry import ConfigEntry
 from flr.core.errors import ConfigError, DataError
 from flr.data.batches import augment
-from flr.data.build import measure
+from flr.data.build import normalization_of
 from flr.data.dataset import Dataset
 from flr.data.features import Features
 from flr.data.on_disk import Inputs, Pictures
@@ -74,9 +74,10 @@ class Embedder:
         """In what size pictures on disk are read; a backbone of texts refuses them unread."""
         return self.backbone.side or 1
 
-    def described(self) -> dict[str, object]:
+    def identity(self) -> dict[str, object]:
         """Names the features that come out: backbone, options, and a hash of its files."""
-        return {**self.entry.table("name"), "fingerprint": self.backbone.fingerprint()}
+        table = {k: v for k, v in self.entry.table("name").items() if k != "weights"}
+        return {**table, "fingerprint": self.backbone.fingerprint()}
 
     def dataset(self, dataset: Dataset, views: int = 1) -> Dataset:
         """The data set with features in place of inputs; those for training in so many views."""
@@ -86,7 +87,7 @@ class Embedder:
             dataset,
             train=replace(dataset.train, x=train),
             test=replace(dataset.test, x=test),
-            normalize=measure(train),
+            normalize=normalization_of(train),
             augment="none",
             origin=dataset.fingerprint,
         )
@@ -95,8 +96,7 @@ class Embedder:
         """Features of all samples, from the cache or computed now."""
         backbone = self.backbone
         _check(x, backbone, views, self.entry.name)
-        setting = {**self.described(), "views": views, "device": self.device}
-        setting.pop("weights", None)  # the fingerprint is of what is in it, wherever it lies
+        setting = {**self.identity(), "views": views, "device": self.device}
         cache = FeatureCache(setting, self._full)
         network = _Once(backbone, self.device)
         found: Tensor | None = None

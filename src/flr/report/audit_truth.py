@@ -19,7 +19,7 @@ from torch import Tensor
 from flr import config as configs
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
-from flr.data.build import subset
+from flr.data.build import read
 from flr.data.dataset import Dataset
 from flr.report.memorization import mean
 from flr.scenario import scenario as scenarios
@@ -89,8 +89,7 @@ def report(
     """
     config = configs.load(folder / "config.toml")
     if dataset is None:
-        whole = config.data.source.build().load()
-        dataset = subset(whole, config.data.train, config.data.test)
+        dataset = read(config.data)
     if not dataset.verified:
         return None
     truth = Truth.of(scenarios.load(folder / "scenario.safetensors"), dataset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -112,10 +112,12 @@ def build(
     held = hold_out(dataset, benchmark)
     pool = np.setdiff1d(np.arange(len(labels)), held)
     rng = seeds.numpy_generator(seed, "partition")
-    dealt, notes = partition.split(labels[pool], classes, rng)
+    own = None if dataset.train.site is None else dataset.train.site.numpy()[pool]
+    told = partition.told(own, dataset.site_names)
+    dealt, notes = told.split(labels[pool], classes, rng)
     sites = [pool[samples] for samples in dealt]
     given, nominal, levels = corrupt(noise, _context(dataset, sites, seed))
-    if len(sites) > partition.sites:
+    if told.sites is not None and len(sites) > told.sites:
         sites, given, nominal, levels = _pooled(sites, given, nominal, levels)
     if attack is not None:
         for site in attackers(attack.clients, len(sites), seed):
@@ -146,11 +148,11 @@ def _context(dataset: Dataset, sites: list[Indices], seed: int) -> NoiseContext:
     train = dataset.train
 
     def inputs(samples: Indices) -> Floats:
-        return dataset.normalize(train.x[samples]).flatten(1).double().numpy()
+        return dataset.normalize(train.inputs[samples]).flatten(1).double().numpy()
 
     numbers = None if train.number is None else train.number.numpy()
     labels, own = train.y.numpy(), dataset.noise_map
-    return NoiseContext(sites, labels, dataset.classes, seed, own, inputs, numbers)
+    return NoiseContext(sites, labels, dataset.classes, seed, own, inputs, numbers, dataset.raters)
 
 
 def _pooled(
@@ -276,6 +278,9 @@ def _why_inconsistent(tensors: arrays.Arrays, classes: int) -> str | None:
 def _describe(kind: str, value: Any) -> dict[str, Any]:
     """The options of a value, under the name it has in a config; others have their class's name."""
     names = [n for n, e in registry.entries(kind).items() if e.factory is type(value)]
-    options = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
+    options = {}
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = {field.name for field in fields(value) if field.init}
+        options = {name: option for name, option in asdict(value).items() if name in shown}
     plain = json.loads(json.dumps(options, default=str))  # paths as text
     return {"kind": names[0] if names else type(value).__name__, **plain}

@@ -14,6 +14,7 @@ from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError
 from flr.engine.pool import prepare
 from flr.models import model_file
+from flr.models.finetune import pinned
 from flr.report import jsonl, summary
 from flr.report.recorder import CLIENTS, METRICS
 from flr.scenario import scenario as scenarios
@@ -73,7 +74,8 @@ def run(
 
     Args:
         config: The path of a TOML file, a dictionary like one, or a `Config`.
-        data: A `Dataset`, `(x, y)` or `(x, y, x_test, y_test)` in place of the config's `[data]`.
+        data: A `Dataset` (of flr, torch or Hugging Face), `(x, y)` or `(x, y, x_test, y_test)` in
+            place of the config's `[data]`.
         out: The run's folder, new or empty; without it one is made under `runs/`.
         on_round: Called after every round with its line of `metrics.jsonl`.
 
@@ -87,7 +89,7 @@ def run(
         >>> done = flr.run({"method": "flr", "rounds": 20})
         >>> done.summary["accuracy"]
     """
-    resolved = as_config(config)
+    resolved = pinned(as_config(config))
     if resolved.workers > 1:
         prepare()
     dataset = load_data(resolved, data)
@@ -139,7 +141,7 @@ def resume(
         dataset = load_data(config, data)
         scenario = scenarios.load(folder / "scenario.safetensors")
         scenarios.check_fits(scenario, dataset)
-        networks = first_networks(config, dataset.input_shape, len(dataset.classes))
+        networks = first_networks(config, dataset.task_spec())
         training_data = TrainingData.of(config, dataset, scenario)
         del dataset
         run_in_process(config, training_data, scenario, networks, folder, on_round)

@@ -21,11 +21,12 @@ from flr.config.entry import ConfigEntry
 from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Benchmark, Method, Server
 from flr.core.errors import ConfigError, DataError
+from flr.data import interfaces
 from flr.data.batches import Batches, shape_after
-from flr.data.build import from_arrays, subset
+from flr.data.build import from_arrays, read, subset
 from flr.data.dataset import Dataset, SiteTable, TaskSpec
-from flr.data.on_disk import Inputs
-from flr.models import pretrained
+from flr.data.on_disk import Numbers, as_numbers
+from flr.models import finetune, pretrained
 from flr.models.embedding import Embedder
 from flr.models.inference import predict_each
 from flr.models.networks import load_weights, weights_of
@@ -50,22 +51,21 @@ def make_embedder(config: Config, backbone: ConfigEntry) -> Embedder:
 
 def load_raw_data(config: Config, data: Any = None) -> Dataset:
     """The data set as its publisher gives it."""
-    source, backbone = config.data.source.build(), config.data.backbone
-    if data is None and backbone is not None and hasattr(source, "pictures"):
-        # photographs of any size stay on disk until they are features
-        dataset = source.pictures(make_embedder(config, backbone).side)
-    elif data is None:
-        dataset = source.load()
+    settings, data = config.data, interfaces.adopted(data)
+    if data is None:
+        dataset = read(settings)
     elif isinstance(data, Dataset):
-        dataset = data
+        dataset = subset(data, settings.train, settings.test)
     elif isinstance(data, tuple | list) and len(data) in (2, 4):
-        dataset = from_arrays(*data)
+        dataset = subset(from_arrays(*data), settings.train, settings.test)
     else:
         raise DataError(
             "Expected data as (x, y), (x, y, x_test, y_test) or a Dataset; got "
             f"{type(data).__name__}. For a file, write [data] path = ... in the config instead."
         )
-    return subset(dataset, config.data.train, config.data.test)
+    if settings.backbone is None:
+        as_numbers(dataset.train.x)  # refuses texts before they are dealt out
+    return dataset
 
 
 def load_scenario(config: Config, dataset: Dataset) -> Scenario:
@@ -91,7 +91,9 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> nn.Modul
     Gives the networks that the first round starts from: they had to be built for it.
     """
     shape = dataset.input_shape
-    networks = first_networks(config, shape, len(dataset.classes))
+    networks = first_networks(config, dataset.task_spec())
+    if config.train.model.is_backbone and isinstance(dataset.train.x, Tensor):
+        finetune.refuse_other_inputs(str(dataset.train.x.dtype).removeprefix("torch."))
     if config.data.augment not in ("auto", "none") and len(shape) != 3:
         raise ConfigError(
             f'[data] augment = "{config.data.augment}" needs images (channels x height x width); '
@@ -113,14 +115,14 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> nn.Modul
     return networks
 
 
-def first_networks(config: Config, shape: tuple[int, ...], classes: int) -> nn.ModuleList:
+def first_networks(config: Config, task_spec: TaskSpec) -> nn.ModuleList:
     """The networks with the weights that the first round starts from."""
     train, count = config.train, config.build_method().traits.networks
+    shape, classes = task_spec.input_shape, len(task_spec.classes)
+    factory = finetune.factory_of(train.model, task_spec.normalize, train.trainable)
     try:
         with threads(train.threads):
-            return pretrained.first_networks(
-                train, train.model.build(), shape, classes, count, config.seed
-            )
+            return pretrained.first_networks(train, factory, shape, classes, count, config.seed)
     except (RuntimeError, TypeError, ValueError) as error:
         raise ConfigError(
             f"[train] model = {train.model.name!r} should take inputs of shape {shape} and "
@@ -159,13 +161,13 @@ def make_worker_spec(
     task_spec: TaskSpec,
     sites: Sites,
     state: StateFiles,
-    views: Mapping[str, Inputs] | None = None,
+    views: Mapping[str, Numbers] | None = None,
 ) -> WorkerSpec:
     """What the workers of this run are made from; holds no clean label."""
     return WorkerSpec(
         method=config.build_method(),
         sites=sites,
-        model=config.train.model.build(),
+        model=finetune.factory_of(config.train.model, task_spec.normalize, config.train.trainable),
         input_shape=task_spec.input_shape,
         train=config.train,
         seed=config.seed,
@@ -218,7 +220,7 @@ def make_benchmark(clean_x: Tensor, clean_y: Tensor, spec: WorkerSpec) -> Benchm
     return None
 
 
-def views_of(config: Config, networks: nn.ModuleList, test: Inputs) -> Views | None:
+def views_of(config: Config, networks: nn.ModuleList, test: Numbers) -> Views | None:
     """The test set by each network and by all, where a method trains several."""
     if len(networks) == 1:
         return None

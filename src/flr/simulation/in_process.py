@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from flr.client.state import StateFiles
 from flr.config import Config
 from flr.data.dataset import Dataset, Ragged, SiteTable, TaskSpec
-from flr.data.on_disk import Inputs
+from flr.data.on_disk import Numbers
 from flr.engine.adversary import Adversary
 from flr.engine.local import LocalTransport
 from flr.report.recorder import SITES, TEST
@@ -37,7 +37,7 @@ class TrainingData:
 
     task_spec: TaskSpec
     sites: SiteTable
-    test_x: Inputs
+    test_x: Numbers
     test_y: Tensor
     clean_x: Tensor  # at the server; often none
     clean_y: Tensor
@@ -52,7 +52,7 @@ class TrainingData:
             sites=make_sites(dataset, scenario),
             test_x=dataset.normalize(dataset.test.x),
             test_y=dataset.test.y,
-            clean_x=dataset.normalize(dataset.train.x[scenario.benchmark]),
+            clean_x=dataset.normalize(dataset.train.inputs[scenario.benchmark]),
             clean_y=dataset.train.y[scenario.benchmark],
             true=Truth.of(scenario, dataset).true,
             verified=dataset.verified,

@@ -95,8 +95,10 @@ def write_results(
     """Writes the trained model and the report: summary, picture and page."""
     from flr.report import plots  # matplotlib takes a second, and only a finished run needs it
 
+    train = config.train
     meta = {
-        "model": config.train.model.table("name"),
+        "model": train.model.table("name"),
+        **({"trainable": train.trainable} if train.model.is_backbone else {}),
         "method": [entry.table("name") for entry in config.method],
         "classes": list(task_spec.classes),
         "input_shape": list(task_spec.test_shape),  # later samples are prepared like test samples
@@ -104,7 +106,7 @@ def write_results(
         "std": list(task_spec.normalize.std),
     }
     if config.data.backbone is not None:
-        meta["backbone"] = Embedder(config.data.backbone).described()
+        meta["backbone"] = Embedder(config.data.backbone).identity()
     model_file.save(folder / "model.safetensors", method.result(server), meta)
     metrics = jsonl.read(folder / records.METRICS)
     found = summary.summarize(

@@ -62,6 +62,32 @@ def one_by_one(side: int) -> Read:
 
 def read_classes(path: Path, read: Read) -> Samples:
     """Images of path/<class>/..., labelled by the folder's name."""
+    files, labels = _labeled_files(path)
+    names = [file.relative_to(path).as_posix() for file in files]
+    return Samples(read(path, files), np.array(labels), names)
+
+
+def read_sites(path: Path, read: Read) -> Samples:
+    """Images of path/<site>/<class>/...; a site need not have every class."""
+    folders = subfolders(path)
+    if not folders:
+        raise DataError(
+            f"{path}: expected one sub-folder for each site, with one for each class inside; got "
+            'none. Leave sites = "folder" out if the images are not sorted by site.'
+        )
+    files: list[Path] = []
+    labels: list[str] = []
+    sites: list[str] = []
+    for folder in folders:
+        found, classes = _labeled_files(folder)
+        files += found
+        labels += classes
+        sites += [folder.name] * len(found)
+    names = [file.relative_to(path).as_posix() for file in files]
+    return Samples(read(path, files), np.array(labels), names, np.array(sites))
+
+
+def _labeled_files(path: Path) -> tuple[list[Path], list[str]]:
     folders = subfolders(path)
     if not folders:
         raise DataError(
@@ -79,8 +105,7 @@ def read_classes(path: Path, read: Read) -> Samples:
             )
         files += found
         labels += [folder.name] * len(found)
-    names = [file.relative_to(path).as_posix() for file in files]
-    return Samples(read(path, files), np.array(labels), names)
+    return files, labels
 
 
 def read_flat(path: Path, read: Read) -> Samples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from flr.data.paths import BROKEN, require_file
 def read_npz(path: Path) -> dict[str, Array]:
     """The arrays of an npz file that mean something here; pickled objects are refused, not run."""
     require_file(path, "an npz file")
-    known = ("x", "y", "x_train", "y_train", "x_test", "y_test", "classes")
+    known = ("x", "y", "x_train", "y_train", "x_test", "y_test", "classes", "site", "site_train")
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             found = {name: file[name] for name in known if name in file}
@@ -57,7 +58,11 @@ def npz_samples(path: Path, arrays: dict[str, Array], suffix: str = "") -> Sampl
     if f"y{suffix}" in arrays:
         y = checks.labels(arrays[f"y{suffix}"], f'{path}: "y{suffix}"')
         checks.same_length(x, y, str(path))
-    return Samples(x, y, [str(row) for row in range(len(x))])
+    site = None
+    if f"site{suffix}" in arrays:
+        site = checks.labels(arrays[f"site{suffix}"], f'{path}: "site{suffix}"').astype(str)
+        checks.same_length(x, site, str(path), "site")
+    return Samples(x, y, [str(row) for row in range(len(x))], site)
 
 
 def npz_classes(path: Path, arrays: dict[str, Array]) -> tuple[str, ...] | None:
@@ -67,38 +72,94 @@ def npz_classes(path: Path, arrays: dict[str, Array]) -> tuple[str, ...] | None:
     return checks.class_list(arrays["classes"], f'{path}: "classes"')
 
 
+@dataclass(frozen=True)
+class Table:
+    """The cells of a CSV file, and which of its columns are what."""
+
+    path: Path
+    header: list[str]
+    rows: dict[int, list[str]]  # by the line on which each of them ends
+    features: list[int]  # positions of the columns that are inputs
+    labels: Array | None  # text
+    site: Array | None  # text
+
+    @property
+    def lines(self) -> list[str]:
+        """What rows are called."""
+        return [str(line) for line in self.rows]
+
+    def no_number(self, line: int, column: int, advice: str = "") -> DataError:
+        """For a cell in which something else stands."""
+        cell = self.rows[line][column]
+        got = f'"{cell}"' if cell.strip() else "an empty cell"
+        return DataError(
+            f'{self.path}, line {line}, column "{self.header[column]}": expected a finite number; '
+            f"got {got}. Correct the cell, leave the column out or, if it has the classes, name it "
+            f"as the label.{advice}"
+        )
+
+
 def read_csv(path: Path, label: str, *, label_required: bool) -> Samples:
     """A table with a header: labels are text, all other columns numbers; rows are named by line."""
-    header, rows = _rows(path)
-    position = _label_position(path, header, label, required=label_required)
-    columns = [i for i in range(len(header)) if i != position]
-    if not columns:
+    table = read_table(path, label, label_required=label_required)
+    advice = (
+        " Text and empty cells are read only where the whole table is at hand, by [data] name = "
+        '"csv": sites on their own would number categories differently.'
+    )
+    return numeric(table, advice)
+
+
+def read_table(
+    path: Path, label: str, site: str | None = None, *, label_required: bool = True
+) -> Table:
+    """Every row has all cells, and a label and a site where there are such columns."""
+    header, rows = read_rows(path)
+    own = {}
+    if label_required or _but_for_case(header, label):
+        own["label"] = position_of(path, header, label, "label")
+    if site is not None:
+        own["site"] = position_of(path, header, site, "site")
+    check_widths(path, header, rows)
+    cells = {key: column_of(path, header[at], at, rows) for key, at in own.items()}
+    features = [i for i in range(len(header)) if i not in own.values()]
+    if not features:
         raise DataError(
             f'{path}: expected feature columns besides "{label}"; got none. Add at least one.'
         )
-    x = np.empty((len(rows), len(columns)), dtype=np.float32)
-    for at, (line, row) in enumerate(rows.items()):
+    return Table(path, header, rows, features, cells.get("label"), cells.get("site"))
+
+
+def check_widths(path: Path, header: list[str], rows: dict[int, list[str]]) -> None:
+    """Refuses a row with fewer or more cells than the header has."""
+    for line, row in rows.items():
         if len(row) != len(header):
             raise DataError(
                 f"{path}, line {line}: expected {len(header)} cells as in the header; "
                 f"got {len(row)}. Add the missing cells or quote those that hold commas."
             )
-        if position is not None and not row[position].strip():
+
+
+def column_of(path: Path, name: str, position: int, rows: dict[int, list[str]]) -> Array:
+    """The names in a column of classes or sites; none of them may be missing."""
+    for line, row in rows.items():
+        if not row[position].strip():
             raise DataError(
-                f'{path}, line {line}, column "{label}": expected a class name; got an empty cell. '
+                f'{path}, line {line}, column "{name}": expected a name; got an empty cell. '
                 "Fill it or remove the row."
             )
-        x[at] = _numbers([row[i] for i in columns])
+    return np.array([row[position].strip() for row in rows.values()])
+
+
+def numeric(table: Table, advice: str = "") -> Samples:
+    """The samples of a table whose features are all numbers."""
+    x = np.empty((len(table.rows), len(table.features)), dtype=np.float32)
+    for at, (line, row) in enumerate(table.rows.items()):
+        x[at] = _numbers([row[i] for i in table.features])
         if not np.isfinite(x[at]).all():
-            i = next(i for i in columns if not np.isfinite(_numbers([row[i]])).all())
-            got = f'"{row[i]}"' if row[i].strip() else "an empty cell"
-            raise DataError(
-                f'{path}, line {line}, column "{header[i]}": expected a finite number; got {got}. '
-                "Correct the cell, leave the column out or, if it has the classes, name it as the "
-                "label."
-            )
-    y = None if position is None else np.array([row[position].strip() for row in rows.values()])
-    return Samples(checks.inputs(x, str(path)), y, [str(line) for line in rows])
+            bad = (i for i in table.features if not np.isfinite(_numbers([row[i]])).all())
+            raise table.no_number(line, next(bad), advice)
+    found = checks.inputs(x, str(table.path))
+    return Samples(found, table.labels, table.lines, table.site)
 
 
 def _numbers(cells: list[str]) -> Array:
@@ -110,7 +171,7 @@ def _numbers(cells: list[str]) -> Array:
         return np.full(len(cells), np.nan, dtype=np.float32)
 
 
-def _rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
+def read_rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
     """Header, and the rows that are not blank by the line on which each of them ends."""
     require_file(path, "a CSV file")
     try:
@@ -148,15 +209,19 @@ def _rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
     return header, rows
 
 
-def _label_position(path: Path, header: list[str], label: str, *, required: bool) -> int | None:
-    if label in header:
-        return header.index(label)
-    same = [name for name in header if name.casefold() == label.casefold()]
-    if not required and not same:
-        return None
-    hint = f' Did you mean "{same[0]}"?' if same else nearest(label, header)
+def position_of(path: Path, header: list[str], name: str, what: str) -> int:
+    """Where the column of labels, sites or texts is; `what` is the option that names it."""
+    if name in header:
+        return header.index(name)
+    same = _but_for_case(header, name)
+    hint = f' Did you mean "{same[0]}"?' if same else nearest(name, header)
     shown = ", ".join(header[:20]) + (", ..." if len(header) > 20 else "")
+    holds = {"label": "classes", "site": "names of the sites", "text": "texts"}[what]
     raise DataError(
-        f'{path}, line 1: expected a label column "{label}"; got {shown}.{hint} '
-        "Set `label` to the name of the column that holds the classes."
+        f'{path}, line 1: expected a {what} column "{name}"; got {shown}.{hint} '
+        f"Set `{what}` to the name of the column that holds the {holds}."
     )
+
+
+def _but_for_case(header: list[str], name: str) -> list[str]:
+    return [column for column in header if column.casefold() == name.casefold()]

@@ -1,1 +1,1 @@
-"""Data sets by name, one file each: digits, your own files, CIFAR, MNIST, Clothing1M."""
+"""Data sets by name, one file each: digits, your own files and texts, CIFAR, MNIST, VADER, ..."""

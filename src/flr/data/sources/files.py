@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from flr.data.dataset import Dataset
 from flr.data.on_disk import Inputs
 from flr.data.paths import require_file
 from flr.data.readers import images, tables
+from flr.data.readers.columns import encoded, needs_encoding
+from flr.data.train_test_split import stratified
 
 
 @register("npz", kind="dataset", title="Arrays in an npz file")
@@ -32,7 +34,8 @@ class Npz:
 
     Images are uint8 (n x height x width, with channels last or first), features are float (n x d).
     Labels are class numbers or names; an array `classes` may name the numbers. Inputs are
-    normalised with the training part's mean and standard deviation.
+    normalised with the training part's mean and standard deviation. An array `site_train` (or
+    `site`) may say which site holds each sample, for [partition] kind = "column".
     """
 
     path: Path
@@ -53,11 +56,13 @@ class Folder:
     """Your images: one sub-folder for each class, or train/<class> and test/<class>.
 
     They become RGB. Unless all have one size, `size` says to how many pixels each side is scaled.
-    Training images are shifted and mirrored at random.
+    Training images are shifted and mirrored at random. With `sites = "folder"` there is a folder
+    for each site around those for the classes, <site>/<class>, for [partition] kind = "column".
     """
 
     path: Path
     size: Annotated[int, Field(ge=1)] | None = None
+    sites: Literal["folder"] | None = None
 
     def load(self) -> Dataset:
         """Classes are the folders' names, sorted."""
@@ -70,26 +75,39 @@ class Folder:
     def _read(self, read: images.Read) -> Dataset:
         parts = images.parts(self.path)
         train_path, test_path = parts or (self.path, None)
-        train = images.read_classes(train_path, read)
-        test = images.read_classes(test_path, read) if test_path else None
+        find = images.read_classes if self.sites is None else images.read_sites
+        train = find(train_path, read)
+        test = find(test_path, read) if test_path else None
         return assemble(self.path.resolve().name, train, test, None, augment="crop-flip")
 
 
 @register("csv", kind="dataset", title="Table in a CSV file")
 @dataclass(frozen=True)
 class Csv:
-    """Your table: a header, numeric feature columns, and one column (`label`) with the classes.
+    """Your table: a header, feature columns, and one column (`label`) with the classes.
 
-    A fixed, stratified fifth of the rows is the test set.
+    A fixed, stratified fifth of the rows is the test set. A column without a single number becomes
+    one feature for each text that is in it; gaps (empty, NA or NaN) in a column of numbers become
+    its median, and a further feature says where they were. Texts and medians are those of the
+    training rows of all sites together, as mean and deviation are: real sites would have to tell
+    each other these. `site` names the column of the sites, for [partition] kind = "column".
     """
 
     path: Path
     label: str = "label"
+    site: str | None = None
 
     def load(self) -> Dataset:
         """Classes are the label column's values, sorted."""
-        samples = tables.read_csv(self.path, self.label, label_required=True)
+        table = tables.read_table(self.path, self.label, self.site)
+        samples = self._encoded(table) if needs_encoding(table) else tables.numeric(table)
         return assemble(self.path.stem, samples, None, None)
+
+    def _encoded(self, table: tables.Table) -> Samples:
+        """By the rows that `assemble` will leave for training."""
+        labels, where = cast(checks.Array, table.labels), str(self.path)
+        y = checks.encode(labels, checks.classes_of(labels, where), where)
+        return encoded(table, stratified(y.numpy())[0])
 
 
 def read_samples(
@@ -111,20 +129,21 @@ def read_samples(
     """
     read = images.one_by_one(side) if side else images.at_once(size)
     samples, own = _read_any(path, label, read, training)
+    x = samples.x
     if samples.y is None:
-        return samples.x, None, classes or own, samples.names
+        return x, None, classes or own, samples.names
     y, where = samples.y, str(path)
     if y.dtype.kind == "i":
         if own is not None:  # numbers into the file's own list: go by name
             y = np.array(own)[checks.encode(y, own, where).numpy()]
         elif classes is None:
-            return samples.x, torch.from_numpy(y), None, samples.names
+            return x, torch.from_numpy(y), None, samples.names
         elif all(name.isdecimal() for name in classes) and classes != tuple(
             map(str, range(len(classes)))
         ):
             y = y.astype(str)  # classes called 1, 2, 3: a label 1 is the first one, in every format
     known = classes or own or checks.classes_of(y, where)
-    return samples.x, checks.encode(y, known, where), known, samples.names
+    return x, checks.encode(y, known, where), known, samples.names
 
 
 def _read_any(

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from flr.core import seeds
 from flr.core.errors import ConfigError
-from flr.data.dataset import NoiseMap
+from flr.data.dataset import NoiseMap, Ragged
 from flr.data.train_test_split import Indices
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -44,6 +44,7 @@ class NoiseContext:
     noise_map: NoiseMap | None = None  # the data set's own asymmetric map, if it has one
     inputs: Callable[[Indices], Floats] = _no_inputs  # sample numbers -> normalised flat rows
     numbers: Indices | None = None  # of the samples in the publisher's order, where there is one
+    raters: Ragged | None = None  # the classes that people chose, by these numbers
 
 
 @dataclass(frozen=True)

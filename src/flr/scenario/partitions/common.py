@@ -22,9 +22,16 @@ class Partition:
     clients: Clients = 20
 
     @property
-    def sites(self) -> int:
-        """How many sites there will be."""
+    def sites(self) -> int | None:
+        """How many sites there will be; None where only the data set says it."""
         return self.clients
+
+    def told(self, own: Indices | None, names: tuple[str, ...]) -> Partition:
+        """This partition, told which of the named sites each sample has in the data set.
+
+        Most do not ask; a data set that names no sites has None.
+        """
+        return self
 
     def feasible(self, counts: Indices) -> None:
         """Refuses, from the number of samples of each class alone, what cannot be dealt out."""
