@@ -17,6 +17,7 @@ from flr.core.errors import ConfigError, DataError
 from flr.data.features import Features
 from flr.data.on_disk import Pictures
 from flr.data.readers.images import one_by_one, read_classes
+from flr.data.texts import Texts
 from flr.models import embedding
 from flr.models.embedding import BATCH, PIECE, Embedder
 
@@ -140,24 +141,16 @@ def test_a_run_has_the_same_bits_cold_warm_stopped_and_with_two_workers(
     assert bits(again) == first
 
 
-class Texts(list[str]):
-    """Texts as a data set would hold them."""
-
-    @property
-    def shape(self) -> tuple[int]:
-        return (len(self),)
-
-
 @pytest.mark.parametrize(
     ("backbone", "x", "views", "words"),
     [
-        (LITE, Texts(["a b", "c"]), 1, "takes images; the data set has texts"),
+        (LITE, Texts.of(["a b", "c"]), 1, "takes images; the data set has texts"),
         (LITE, torch.rand(4, 7), 1, "takes images; the data set has inputs of shape (7,)"),
         (LITE, Features(torch.rand(4, 1, 7).half()), 1, "has inputs of shape (7,)"),
         (LITE, torch.rand(4, 3, 8, 8), 1, "3 channels of torch.float32"),
         (LITE, images(4, channels=4), 1, "4 channels of torch.uint8"),
         ({"name": "minilm"}, images(4), 1, "takes texts; the data set has images"),
-        ({"name": "minilm"}, Texts(["a b", "c"]), 2, "views = 2 shows parts of images"),
+        ({"name": "minilm"}, Texts.of(["a b", "c"]), 2, "views = 2 shows parts of images"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -169,11 +162,11 @@ def test_inputs_that_a_backbone_does_not_take_are_refused(backbone, x: Any, view
 
 
 def test_texts_one_by_one_have_the_same_features_in_any_company():
-    texts = Texts(f"sample {'long ' * (i % 5)}{i}" for i in range(40))
+    texts = Texts.of([f"sample {'long ' * (i % 5)}{i}" for i in range(40)])
     wordllama = Embedder(entry("wordllama"))
-    whole = wordllama(texts)  # type: ignore[arg-type]
-    rows = [38, 3, 20, 3]
-    some = wordllama(Texts(texts[row] for row in rows))  # type: ignore[arg-type]
+    whole = wordllama(texts)
+    rows = torch.tensor([38, 3, 20, 3])
+    some = wordllama(Texts.of(texts[rows]))
     assert torch.equal(some.values, whole.values[rows])
 
 

