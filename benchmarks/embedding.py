@@ -1,9 +1,10 @@
 """What an embedding costs besides the network's forward passes.
 
-    python -m benchmarks.embedding FOLDER [--workers 2] [--turns]
+    python -m benchmarks.embedding FOLDER [--workers 2 | --keep] [--turns]
 
-A round embeds all images. Without `--workers` it is the unit: a plain loop of forward passes of
-the same network over the same batches.
+A round embeds all images. Without `--workers` it is a plain loop of forward passes of the same
+network over the same batches: the unit, and once more with our way of getting memory, which makes
+half of the difference.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from flr.models.embedding import BATCH, Embedder
 
 
 def compared(prepared: Prepared) -> list[PreparedEngine]:
-    """The bare loop, and ours with one worker and with two."""
+    """The bare loop with glibc's memory and with ours, and the embedder with 1 and 2 workers."""
     command = (sys.executable, "-m", "benchmarks.embedding")
     engines = [
         Engine("bare loop", command),
+        Engine("bare, freed memory kept", command, ("--keep",)),
         Engine("flr, 1 worker", command, ("--workers", "1")),
         Engine("flr, 2 workers", command, ("--workers", "2")),
     ]
@@ -69,18 +71,20 @@ def main() -> None:
     """Reads, embeds and prints."""
     parser = protocol.parser()
     parser.add_argument("--workers", type=int)
+    parser.add_argument("--keep", action="store_true", help="freed memory, as our engine does")
     options = parser.parse_args()
     workload: dict[str, Any] = protocol.read_workload(options.folder)
     entry = parse_entry("backbone", workload["model"], default="")
     with np.load(options.folder / numbered.IMAGES) as held:
         x = torch.from_numpy(held["x"])
+    if options.keep or options.workers is not None:
+        keep_freed_memory(for_all_threads=True)  # as `flr run` does
     ends = protocol.RoundEnds(options.turns)
     steps, version = None, VERSION
     if options.workers is None:
         steps, features = bare(entry, x, workload["rounds"], ends)
         version = f"torch {torch.__version__}"
     else:
-        keep_freed_memory()  # as `flr run` does
         features = embed(entry, x, workload["rounds"], options.workers, ends)
     protocol.finish(options.folder, ends, {FEATURES: features.numpy()}, steps, version)
 

@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--counted", action="store_true", help="count the steps")
     options = parser.parse_args()
-    keep_freed_memory()  # as `flr run` does
+    keep_freed_memory(for_all_threads=True)  # as `flr run` does
     counts = Path(tempfile.mkdtemp(dir=options.folder)) / "counts" if options.counted else None
     ends = protocol.RoundEnds(options.turns)
     weights = train(options.folder, options.workers, "fedavg", ends, counts)
