@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import counting, protocol, workloads
+from benchmarks import counting, numbered, protocol, workloads
 from benchmarks.protocol import Turn
 from flr import __version__
 from flr.core import arrays
@@ -38,7 +39,8 @@ def train(
         model=None if counts is None else counting.as_counted(dict(workload.model), counts),
     )
     out = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
-    done = api.run(config, out=out, on_round=lambda _: turn())
+    with numbered.cache_in(folder / "cache") if workload.views else nullcontext():
+        done = api.run(config, out=out, on_round=lambda _: turn())
     trained, _ = arrays.load(done.folder / "model.safetensors")
     shutil.rmtree(out)
     return {name.removeprefix(_FIRST): value.numpy() for name, value in trained.items()}
@@ -50,7 +52,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--counted", action="store_true", help="count the steps")
     options = parser.parse_args()
-    keep_freed_memory()  # as `flr run` does
+    keep_freed_memory(for_all_threads=True)  # as `flr run` does
     counts = Path(tempfile.mkdtemp(dir=options.folder)) / "counts" if options.counted else None
     ends = protocol.RoundEnds(options.turns)
     weights = train(options.folder, options.workers, "fedavg", ends, counts)

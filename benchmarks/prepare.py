@@ -8,27 +8,31 @@ What the files hold is in benchmarks/README.md.
 from __future__ import annotations
 
 import argparse
-import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from benchmarks import workloads
+from benchmarks import numbered, workloads
+from benchmarks.protocol import write_workload
 from benchmarks.workloads import WORKLOADS, Workload
 from flr.config import parse
 from flr.core import seeds
 from flr.core.contract import Server, Site
 from flr.data.batches import batches
 from flr.data.dataset import Dataset
+from flr.data.features import Features
 from flr.data.sources.digits import Digits
+from flr.models.embedding import BATCH
 from flr.scenario.scenario import Scenario
 from flr.simulation.build import first_networks, load_data, load_scenario
 
 Array = np.ndarray[Any, Any]
 
+FEATURES = "features"  # of an embedding, compared between engines as weights are
 _TEST = 100  # samples; nobody looks at them
 
 
@@ -46,9 +50,15 @@ class Prepared:
 def prepare(workload: Workload, folder: Path, rounds: int, seed: int) -> Prepared:
     """Writes all files into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / "data.npz", **make_data(workload, seed))
+    if workload.kind == "embedding":
+        return prepare_embedding(workload, folder, rounds, seed)
+    made = make_data(workload, seed)
+    np.savez(folder / (numbered.IMAGES if workload.views else "data.npz"), **made)
     config = parse(replace(workload, population=None).config(folder, rounds=rounds, seed=seed))
-    dataset = load_data(config)
+    with numbered.cache_in(folder / "cache"):
+        dataset = load_data(config)
+    if workload.views:
+        np.savez(folder / "data.npz", **first_views(dataset))
     scenario = assign_samples(workload, config, dataset)
     networks = first_networks(config, dataset.task_spec())
     weights: dict[str, Any] = {
@@ -57,12 +67,23 @@ def prepare(workload: Workload, folder: Path, rounds: int, seed: int) -> Prepare
     np.savez(folder / "initial.npz", **weights)
     plan = make_plan(workload, scenario, rounds, seed)
     np.savez(folder / "plan.npz", **plan)
-    facts = facts_of(workload, dataset, rounds, seed)
-    (folder / "workload.json").write_text(json.dumps(facts, indent=2))
+    write_workload(folder, facts_of(workload, dataset, rounds, seed))
     if workload.population is not None:
         scenario.save(folder / "scenario.safetensors")
     steps = int((plan["batches"][..., 0] >= 0).sum())
     return Prepared(folder, workload, rounds, seed, steps)
+
+
+def prepare_embedding(workload: Workload, folder: Path, rounds: int, seed: int) -> Prepared:
+    """Images, what embeds them, and what the distance of features is measured from."""
+    rng = seeds.numpy_generator(seed, "bench")
+    shape = (workload.samples, *workload.shape)
+    np.savez(folder / numbered.IMAGES, x=rng.integers(0, 256, shape, dtype=np.uint8))
+    nothing: dict[str, Any] = {FEATURES: np.zeros(1)}
+    np.savez(folder / "initial.npz", **nothing)
+    write_workload(folder, {"name": workload.name, "model": dict(workload.model), "rounds": rounds})
+    batches_of_all = math.ceil(workload.samples / BATCH)
+    return Prepared(folder, workload, rounds, seed, rounds * batches_of_all)
 
 
 def facts_of(workload: Workload, dataset: Dataset, rounds: int, seed: int) -> dict[str, Any]:
@@ -91,12 +112,23 @@ def make_data(workload: Workload, seed: int) -> dict[str, Any]:
     made: dict[str, Array] = {}
     for name, n in sizes.items():
         shape = (n, *workload.shape)
-        if len(shape) == 4:
+        if workload.views:
+            made[f"x_{name}"] = numbered.images(0 if name == "train" else sizes["train"], n)
+        elif len(shape) == 4:
             made[f"x_{name}"] = rng.integers(0, 256, shape, dtype=np.uint8)
         else:
             made[f"x_{name}"] = rng.standard_normal(shape, dtype=np.float32)
         made[f"y_{name}"] = np.arange(n) % workload.classes  # all classes, whatever n is
     return made
+
+
+def first_views(dataset: Dataset) -> dict[str, Any]:
+    """What the bare loop and other engines read: features of each sample as it is, float16."""
+    found: dict[str, Any] = {}
+    for name, part in (("train", dataset.train), ("test", dataset.test)):
+        found[f"x_{name}"] = cast(Features, part.x).values[:, 0].numpy()
+        found[f"y_{name}"] = part.y.numpy()
+    return found
 
 
 def assign_samples(workload: Workload, config: Any, dataset: Dataset) -> Scenario:

@@ -39,6 +39,11 @@ def read_workload(folder: Path) -> dict[str, Any]:
     return workload
 
 
+def write_workload(folder: Path, facts: Mapping[str, Any]) -> None:
+    """The other way round."""
+    (folder / "workload.json").write_text(json.dumps(facts, indent=2))
+
+
 class RoundEnds:
     """Notes when each round was over; with `waits` the next one begins when somebody says so."""
 

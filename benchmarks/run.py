@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import engines, machine, table
+from benchmarks import embedding, engines, machine, table
 from benchmarks.compare import PreparedEngine, Say, compare
 from benchmarks.cost import measure_cost
 from benchmarks.measurement import Measurement
@@ -51,6 +51,8 @@ def _measure(workload: Workload, setting: Setting, folder: Path, say: Say) -> li
 
     if workload.kind == "cost":
         return measure_cost(ready(workload), setting.repeats, say)
+    if workload.kind == "embedding":
+        return compare(embedding.compared(ready(workload)), setting.repeats, say)
     if workload.kind == "engines":
         prepared = ready(workload)
         chosen = [PreparedEngine(engine, prepared) for engine in engines.compared()]

@@ -154,6 +154,7 @@ SHORT: dict[str, list[Column]] = {
     ],
 }
 SHORT["clients"] = SHORT["engines"][:-1]
+SHORT["embedding"] = [*SHORT["engines"][:-1], ("features", SHORT["engines"][-1][1])]
 
 LONG: dict[str, list[Column]] = {
     "engines": [
@@ -176,6 +177,7 @@ LONG: dict[str, list[Column]] = {
     ],
 }
 LONG["clients"] = [*LONG["engines"][:-2], LONG["engines"][-1]]
+LONG["embedding"] = [*LONG["engines"][:-2], SHORT["embedding"][-1], LONG["engines"][-1]]
 
 
 def notes(result: dict[str, Any]) -> list[str]:
@@ -226,7 +228,8 @@ and take turns, round by round; its ratio is the median over all rounds but the 
 from the start of a process to the end of its first round, while the others waited. Memory is the
 most that it and its descendants had, shared pages counted once (PSS), in MB of 10^6 bytes; it was
 looked at in a run that was not timed. "Weights" are compared with the unit's: "same" are the same
-bits, a number is their distance as a share of what was learned. Written by `python -m benchmarks`.
+bits, a number is their distance as a share of what was learned; so are the features of an
+embedding, which is a round there. Written by `python -m benchmarks`.
 """
 
 

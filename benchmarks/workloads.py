@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import numbered
 from flr.core import registry
 from flr.core.errors import ConfigError
 
@@ -30,7 +31,8 @@ class Workload:
     momentum: float = 0.5
     classes: int = 10
     population: int | None = None  # of clients that there are data for, if not all take part
-    kind: str = "engines"  # what is compared: engines, cost of FLR, numbers of clients
+    views: int = 0  # of each sample, where our engine has inputs as features of a backbone
+    kind: str = "engines"  # what is compared: engines, cost of FLR, numbers of clients, embedding
 
     def config(
         self,
@@ -48,7 +50,7 @@ class Workload:
             "rounds": rounds,
             "workers": workers,
             "method": method,
-            "data": {"name": "npz", "path": str(folder / "data.npz")},
+            "data": self._data(folder),
             "train": {
                 "model": dict(model or self.model),
                 "participation": self.per_round / self.clients,
@@ -63,6 +65,13 @@ class Workload:
         if self.population is None:
             return tree | {"partition": {"kind": "iid", "clients": self.clients}}
         return tree | {"scenario": {"path": str(folder / "scenario.safetensors")}}
+
+    def _data(self, folder: Path) -> dict[str, Any]:
+        if not self.views:
+            return {"name": "npz", "path": str(folder / "data.npz")}
+        backbone = {"name": f"{numbered.__name__}:Numbered", "width": self.shape[0]}
+        path = str(folder / numbered.IMAGES)
+        return {"name": "npz", "path": path, "backbone": backbone, "views": self.views}
 
 
 CNN: Mapping[str, Any] = {"name": "cnn", "width": 32}  # 94,762 parameters
@@ -112,6 +121,25 @@ WORKLOADS: Mapping[str, Workload] = {
             batch=10,
             population=100_000,
             kind="clients",
+        ),
+        Workload(
+            "features",
+            "MLP of 256 on 1,280 features in 4 views, 10 of 100 clients, 5 epochs of batch 10",
+            6,
+            {"name": "mlp", "hidden": 256},
+            (1280,),
+            samples=500,
+            epochs=5,
+            batch=10,
+            views=4,
+        ),
+        Workload(
+            "embedding",
+            "features of 1,536 images of 3 x 32 x 32 by EfficientNet-Lite0 at 128 pixels, batch 32",
+            3,
+            {"name": "efficientnet-lite0", "size": 128},
+            samples=1536,
+            kind="embedding",
         ),
     )
 }

@@ -209,7 +209,7 @@ def check(config: ConfigFile, changes: Overrides = None) -> None:
 
 def main() -> None:
     """Runs a command; a user's mistake becomes one message and an exit code, never a traceback."""
-    keep_freed_memory()
+    keep_freed_memory(for_all_threads=True)  # features are computed in threads
     handler = RichHandler(console=errors, show_time=False, show_path=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     logging.getLogger("flr").setLevel(logging.INFO)  # how far a long embedding has come
