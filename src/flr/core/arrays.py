@@ -52,8 +52,8 @@ def unpack(data: bytes) -> Arrays:
 
 
 def save(path: Path, arrays: Mapping[str, Tensor], meta: Mapping[str, Any] | None = None) -> None:
-    """Writes arrays atomically: a reader sees the whole file or none."""
-    write_atomically(path, pack(arrays, meta))
+    """Writes arrays atomically: a reader sees the whole file or none, after a power cut too."""
+    write_atomically(path, pack(arrays, meta), sync=True)
 
 
 def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -78,6 +78,7 @@ def canonical_json(value: Any) -> str:
 
 def write_atomically(path: Path, data: bytes | str, *, sync: bool = False) -> None:
     """Writes beside the target and renames over it; with `sync` it also survives a power cut."""
+    new = [] if path.parent.is_dir() else [p for p in path.parents if not p.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = data.encode() if isinstance(data, str) else data
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -92,3 +93,18 @@ def write_atomically(path: Path, data: bytes | str, *, sync: bool = False) -> No
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    if sync:
+        for folder in (path.parent, *(made.parent for made in new)):
+            sync_to_disk(folder)
+
+
+def sync_to_disk(path: Path) -> None:
+    """Has a file, or the names in a folder, reach the disk: else a power cut may take them."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        if path.is_file():  # some network file systems know no such thing for folders
+            raise
+    finally:
+        os.close(handle)

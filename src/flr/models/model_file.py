@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from flr.config import timm_models
 from flr.config.entry import imported, parse_entry
 from flr.config.errors import cut
-from flr.core import arrays
+from flr.core import arrays, seal
 from flr.core.arrays import Arrays
 from flr.core.combine import stack
 from flr.core.contract import Method
@@ -24,6 +24,7 @@ from flr.models.inference import in_batches
 from flr.models.networks import load_weights
 
 FORMAT = 1
+NAME = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
     Example:
         >>> load(Path("runs/flr-1/model.safetensors")).classes
     """
-    path = path / "model.safetensors" if path.is_dir() else path
+    path = path / NAME if path.is_dir() else path
+    seal.check(path, "take another copy of it, or go on from the checkpoint: flr resume")
     weights, meta = arrays.load(path)
     if meta.get("kind") != "model" or meta.get("format") != FORMAT:
         raise DataError(

@@ -19,6 +19,7 @@ from flr.report import recorder as records
 from flr.report.describe import leaves_the_site
 from flr.report.recorder import Recorder
 from flr.report.summary import NoiseRates
+from flr.simulation import run_record
 
 OnRound = Callable[[dict[str, Any]], None]
 
@@ -57,6 +58,7 @@ def run_federation(
         checkpoint_every=config.checkpoint_every,
         observer=recorder,
         again=go_on_with,
+        records=(records.METRICS, records.CLIENTS),
     )
     try:
         records.truncate(folder, federation.resume(records.recorded(folder)))
@@ -105,7 +107,7 @@ def write_results(
     }
     if config.data.backbone is not None:
         meta["backbone"] = Embedder(config.data.backbone).identity()
-    model_file.save(folder / "model.safetensors", method.result(server), meta)
+    model_file.save(folder / model_file.NAME, method.result(server), meta)
     metrics = jsonl.read(folder / records.METRICS)
     found = summary.summarize(
         metrics,
@@ -120,3 +122,4 @@ def write_results(
     plots.curves(metrics, folder / html.CURVES, config.label)
     leaves = [*leaves_the_site(method), *about.also_leaves]
     html.run_page(folder, leaves, about.repeat_with, about.sites)
+    run_record.finish(folder)
