@@ -16,7 +16,7 @@ from pathlib import Path
 import safetensors
 
 from flr.core import arrays, seal
-from flr.core.arrays import Arrays, sync_to_disk, write_atomically
+from flr.core.arrays import Arrays, sync_all, write_atomically
 from flr.core.errors import DataError
 
 log = logging.getLogger("flr")
@@ -61,12 +61,10 @@ class StateFiles:
 
     def sync(self, versions: Mapping[int, int]) -> None:
         """Has these versions survive a power cut."""
-        for site, version in versions.items():
-            sync_to_disk(self.path(site, version))
-            sync_to_disk(self.path(site, version).parent)
-        if versions:
-            sync_to_disk(self.folder)
-            sync_to_disk(self.folder.parent)
+        files = [self.path(site, version) for site, version in versions.items()]
+        folders = [path.parent for path in files]
+        sync_all(files)
+        sync_all([*folders, self.folder, self.folder.parent] if folders else [])
 
     def drop(self, site: int, version: int) -> None:
         """Forgets a version that nothing refers to."""
