@@ -13,6 +13,7 @@ from flr.client.worker import ClientResult
 from flr.core.arrays import sync_to_disk
 from flr.core.contract import Method, Server, Task
 from flr.core.errors import DataError, RunError
+from flr.core.interrupts import ctrl_c_waits, stops_like_ctrl_c
 from flr.core.observers import ClientOutcome, Observer, RoundEnd
 from flr.core.traits import by_name
 from flr.engine import checkpoint
@@ -57,6 +58,7 @@ class Federation:
     checkpoint_every: int
     observer: Observer
     again: str = "`flr resume`"  # how to go on after a stop
+    belongs: str = ""  # a file beside `folder` without which nothing is written there
     records: Sequence[str] = ()  # files beside `folder` that the observer appends to
     versions: dict[int, int] = field(default_factory=dict)  # accepted state of each site
     digests: dict[int, str] = field(default_factory=dict)  # of its file, where it is here
@@ -64,13 +66,18 @@ class Federation:
     boundary: Checkpoint | None = None  # the end of the last whole round
 
     def run(self) -> None:
-        """Goes on until the method plans nothing more; Ctrl-C loses no whole round."""
-        try:
-            self._rounds()
-        except KeyboardInterrupt:
-            if self.boundary is not None and self.boundary.round:  # else there is nothing to keep
-                self.save()
-            raise
+        """Goes on until the method plans nothing more; Ctrl-C loses no whole round.
+
+        Nor does a signal that asks for an end, from a batch system or a terminal that is closed.
+        """
+        with stops_like_ctrl_c():
+            try:
+                self._rounds()
+            except KeyboardInterrupt:
+                if self.boundary is not None and self.boundary.round:  # else nothing is to be kept
+                    with ctrl_c_waits():  # whoever asks once often asks again
+                        self.save()
+                raise
 
     def _rounds(self) -> None:
         """One task after another; at the end of a round observers are told and it is kept."""
@@ -81,6 +88,7 @@ class Federation:
         while (task := method.plan(server)) is not None:
             before = server.round
             outcomes += self.step(task)
+            self.require_folder()
             if server.round > before:
                 seconds = time.perf_counter() - started
                 self.observer.round_end(
@@ -147,6 +155,15 @@ class Federation:
         beside = {name: self.folder.parent / name for name in self.records}
         sizes = {name: path.stat().st_size for name, path in beside.items() if path.exists()}
         return Checkpoint.of(self.server, self.versions, self.digests, sizes)
+
+    def require_folder(self) -> None:
+        """Stops a run whose folder was removed: writing would make another one, with holes."""
+        if self.belongs and not (self.folder.parent / self.belongs).exists():
+            raise RunError(
+                f"Expected the run folder {self.folder.parent} with its {self.belongs}; it was "
+                "moved or removed while the run was working in it. Bring it back and go on with "
+                f"{self.again}, or run again."
+            )
 
     def save(self) -> None:
         """Writes a checkpoint of the last whole round and forgets states that nothing needs.

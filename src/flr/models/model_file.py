@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from flr.config import timm_models
@@ -120,12 +122,22 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
         networks = models.build(factory, shape, len(classes), method.traits.networks, seed=0)
         load_weights(networks, weights)
         normalize = Normalization(tuple(meta["mean"]), tuple(meta["std"]))
+        _check_numbers(weights, normalize)
     except (KeyError, TypeError, ValueError, RuntimeError, FlrError) as error:
         raise DataError(
             f"The weights in {path} do not fit the model it describes ({error}). Take another "
             f"copy of the file."
         ) from error
     return SavedModel(method, networks.eval(), classes, shape, normalize, backbone)
+
+
+def _check_numbers(weights: Arrays, normalize: Normalization) -> None:
+    """Raises ValueError for what would make every prediction the same, or none at all."""
+    for name, weight in weights.items():
+        if not torch.isfinite(weight).all():
+            raise ValueError(f"{name} has values that are no finite numbers")
+    if not all(map(math.isfinite, (*normalize.mean, *normalize.std))) or min(normalize.std) <= 0:
+        raise ValueError("mean and std of the inputs are not finite, or std is not above 0")
 
 
 def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:

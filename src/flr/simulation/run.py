@@ -9,7 +9,7 @@ from typing import Any
 
 from flr.config import Config
 from flr.core.contract import Method, Server
-from flr.core.errors import RunError
+from flr.core.errors import FlrError, RunError
 from flr.data.dataset import TaskSpec
 from flr.engine.federation import Federation, States, Transport
 from flr.models import model_file
@@ -58,6 +58,7 @@ def run_federation(
         checkpoint_every=config.checkpoint_every,
         observer=recorder,
         again=go_on_with,
+        belongs=run_record.CONFIG,
         records=(records.METRICS, records.CLIENTS),
     )
     try:
@@ -65,13 +66,26 @@ def run_federation(
         federation.run()
     except (ConnectionError, TimeoutError):
         raise  # it is the network that failed, not the folder
+    except FlrError:
+        federation.require_folder()  # where it is gone, that is the cause
+        raise
     except OSError as error:
+        federation.require_folder()
         raise RunError(
             f"Expected to write to {folder}; the system says: {error}. Make room or mend the "
             f"folder, then go on with {go_on_with}."
         ) from error
     finally:
         recorder.close()
+
+
+def require_rounds(folder: Path, rounds: int) -> None:
+    """A report is about every round; some may have been removed since they were written."""
+    if (found := records.recorded(folder)) != rounds:
+        raise RunError(
+            f"Expected {rounds} rounds in {folder / records.METRICS}; it has {found} without a "
+            f"gap: it was changed while the run was going on. Bring it back, or run again."
+        )
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,7 @@ def write_results(
     if config.data.backbone is not None:
         meta["backbone"] = Embedder(config.data.backbone).identity()
     model_file.save(folder / model_file.NAME, method.result(server), meta)
+    require_rounds(folder, server.round)
     metrics = jsonl.read(folder / records.METRICS)
     found = summary.summarize(
         metrics,
