@@ -22,6 +22,16 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 CIFAR = ("cifar-10-batches-bin", "cifar-100-binary", "CIFAR-10_human.npz")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tries", type=int, default=2000, help="faults that each attack makes")
+
+
+@pytest.fixture
+def tries(request: pytest.FixtureRequest) -> int:
+    """How many faults an attack makes (`pytest -m attack --tries N`)."""
+    return int(request.config.getoption("--tries"))
+
+
 @dataclass(frozen=True)
 class Result:
     """What a shell sees."""
