@@ -63,7 +63,7 @@ def flip(path: Path, rng: random.Random) -> str:
 
 def attack(whole: Path, read: Read, expected: str, tries: int, caplog, tmp_path: Path) -> None:
     """Every file in turn, until so many bits were flipped."""
-    rng, counts, lost = random.Random(22), Counter(), []
+    rng, counts, lost = random.Random(22), Counter(), []  # noqa: S311
     names = files(whole)
     for number in range(tries):
         copy = Path(shutil.copytree(whole, tmp_path / "copy"))
