@@ -39,6 +39,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tries", type=int, default=2000, help="faults that each attack makes")
+
+
+@pytest.fixture
+def tries(request: pytest.FixtureRequest) -> int:
+    """How many faults an attack makes (`pytest -m attack --tries N`)."""
+    return int(request.config.getoption("--tries"))
+
+
 @dataclass(frozen=True)
 class Result:
     """What a shell sees."""

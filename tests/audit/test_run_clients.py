@@ -186,7 +186,7 @@ def test_no_clean_label_takes_part(run, tmp_path):
     train_part = replace(dataset.train, y=(dataset.train.y + 3) % 10)
     other = replace(dataset, train=train_part)
     folder = tmp_path / "other"
-    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("audit"))
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("audit", "run.json"))
     scenario = scenarios.load(run / "scenario.safetensors")
     replace(scenario, fingerprint=other.fingerprint).save(folder / "scenario.safetensors")
     for place, data in ((run, None), (folder, other)):

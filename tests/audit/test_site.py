@@ -21,6 +21,7 @@ import flr
 from flr.audit.labels_file import CORRECTIONS, as_csv
 from flr.audit.pictures import SIDE, encode, from_inputs
 from flr.audit.site_files import SiteFiles, newest_state, open_site
+from flr.core import seal
 from flr.core.errors import DataError
 from flr.data.sources.digits import Digits
 from flr.flower.server import serve
@@ -89,6 +90,19 @@ def labels_of(path: Path) -> dict[str, str]:
 def write_labels(path: Path, labels: dict[str, str]) -> Path:
     path.write_bytes(as_csv(("name", "label"), labels.items()).encode())
     return path
+
+
+def test_a_state_that_has_rotted_is_refused(cli, ward, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ward / "st", "st")
+    for path in list(Path("st").rglob("*.safetensors")):
+        path.with_suffix(".sha256").write_text(seal.digest_of(path))
+        content = bytearray(path.read_bytes())
+        content[-3] ^= 1
+        path.write_bytes(content)
+    done = cli(*words(ward, "--state", "st"))
+    assert done.code == 4
+    assert "it is damaged" in done.message
 
 
 def test_the_whole_way_with_labels_that_could_be_code(cli, ward, tmp_path, monkeypatch):

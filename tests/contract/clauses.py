@@ -194,13 +194,14 @@ def state_round_trip(method: Any, folder: Path, monkeypatch: Any) -> None:
         handed[site] = (dict(state), {k: v.clone() for k, v in state.items()})
         return state
 
-    def write(self: StateFiles, site: int, version: int, state: arrays.Arrays) -> None:
+    def write(self: StateFiles, site: int, version: int, state: arrays.Arrays) -> str:
         before, copy = handed[site]
         assert all(torch.equal(before[k], copy[k]) for k in copy), "state was changed in place"
-        real_write(self, site, version, state)
+        digest = real_write(self, site, version, state)
         back = real_read(self, site, version)
         assert sorted(back) == sorted(state)
         assert all(torch.equal(back[k], state[k].cpu()) for k in state)
+        return digest
 
     monkeypatch.setattr(StateFiles, "read", read)
     monkeypatch.setattr(StateFiles, "write", write)

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from toys import ROUNDS, bits, settings, train, train_until
@@ -134,3 +140,76 @@ def test_a_failing_client_is_named_alike_with_one_worker_and_two(tmp_path):
             flr.run(settings("failing", workers=workers), out=tmp_path / str(workers))
         messages.add(str(caught.value).split("client")[0])
     assert len(messages) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_batch_systems_signal_keeps_every_whole_round(number, workers, tmp_path):
+    """In a session of its own, all of whose processes hear the signal, as SLURM does it."""
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import flr, os, signal, toys\n"
+        f"signal.signal({int(number)}, signal.SIG_DFL)\n"
+        "def end(metrics):\n"
+        "    if metrics['round'] == 3:\n"
+        f"        os.killpg(os.getpgid(0), {int(number)})\n"
+        f"config = toys.settings('flr', workers={workers}, checkpoint_every={ROUNDS})\n"
+        "try:\n"
+        f"    flr.run(config, out={str(tmp_path / 'run')!r}, on_round=end)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+    )
+    path = os.pathsep.join([str(Path(__file__).parents[1] / "contract"), *sys.path])
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+        start_new_session=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
+    rounds = []
+    resumed = flr.resume(tmp_path / "run", on_round=lambda metrics: rounds.append(metrics["round"]))
+    assert rounds == list(range(3, ROUNDS + 1))
+    assert bits(resumed) == bits(train("flr", tmp_path / "whole"))
+
+
+def test_signals_are_the_callers_again_after_a_run(tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    seen = []
+    try:
+        flr.run(
+            settings("fedavg", rounds=1),
+            out=tmp_path / "run",
+            on_round=lambda _: seen.extend(map(signal.getsignal, (signal.SIGHUP, signal.SIGTERM))),
+        )
+        assert seen[0] is signal.SIG_IGN
+        assert callable(seen[1])
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_folder_that_is_removed_ends_the_run(workers, tmp_path):
+    out = tmp_path / "run"
+
+    def remove(metrics):
+        if metrics["round"] == 2:
+            shutil.rmtree(out)
+
+    config = settings("flr", workers=workers, checkpoint_every=3)
+    with pytest.raises(RunError, match="moved or removed while the run was working in it"):
+        flr.run(config, out=out, on_round=remove)
+    assert not (out / "summary.json").exists()
+
+
+def test_a_record_that_is_removed_gives_no_report(tmp_path):
+    def remove(metrics):
+        if metrics["round"] == 2:
+            (tmp_path / "run" / "metrics.jsonl").unlink()
+
+    with pytest.raises(RunError, match=rf"Expected {ROUNDS} rounds in .*metrics\.jsonl; it has 0"):
+        flr.run(settings("flr"), out=tmp_path / "run", on_round=remove)
+    assert not (tmp_path / "run" / "summary.json").exists()

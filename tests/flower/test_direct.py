@@ -150,9 +150,10 @@ def test_a_site_keeps_only_the_versions_that_a_checkpoint_needs(tmp_path):
     everyone = settings("flr", rounds=6, train={"participation": 1.0})
     train_on_flower(everyone, tmp_path / "run", tmp_path / "state", SITES)
     folders = [path for path in (tmp_path / "state").glob("*/*/*") if path.is_dir()]
-    kept = [len(list(folder.iterdir())) for folder in folders]
+    kept = [sorted(path.stem for path in folder.glob("*.safetensors")) for folder in folders]
     assert len(kept) == SITES
-    assert max(kept) <= 3
+    assert max(map(len, kept)) <= 3
+    assert kept == [sorted(path.stem for path in folder.glob("*.sha256")) for folder in folders]
 
 
 def test_a_site_that_lost_its_state_is_named(tmp_path):
@@ -168,6 +169,23 @@ def test_a_site_that_lost_its_state_is_named(tmp_path):
     lost = [c for c in Run(tmp_path / "run").clients if c["status"] == "refused"]
     assert {c["site"] for c in lost} == {"site-1"}
     assert "state-dir" in lost[0]["reason"]
+
+
+def test_a_site_whose_state_has_rotted_is_named(tmp_path):
+    def rot(grid: Failing) -> None:
+        for path in (tmp_path / "state").glob("*/site-1/*/*.safetensors"):
+            content = bytearray(path.read_bytes())
+            content[-3] ^= 1
+            path.write_bytes(content)
+
+    everyone = settings("flr", train={"participation": 1.0})
+    serve(
+        Failing(scenario_nodes(tmp_path / "state"), 3, rot),
+        run_config(everyone, tmp_path / "run"),
+    )
+    lost = [c for c in Run(tmp_path / "run").clients if c["status"] == "refused"]
+    assert {c["site"] for c in lost} == {"site-1"}
+    assert "gone or damaged" in lost[0]["reason"]
 
 
 def spoil(files: dict[str, Path], changes: dict[int, dict[str, Any]], state: Path) -> DirectGrid:

@@ -19,6 +19,7 @@ from flr.audit.evidence import Evidence
 from flr.audit.predictions import gather_evidence, read_kept
 from flr.audit.site_audit import SiteAudit
 from flr.client.state import StateFiles
+from flr.core import seal
 from flr.core.contract import SamplePredictions
 from flr.core.errors import DataError
 from flr.data.dataset import Ragged
@@ -45,6 +46,7 @@ class Simulation:
     normalize: Callable[[Tensor], Tensor] | None  # None: x is normalised
     model: SavedModel
     versions: dict[int, int]  # of the clients' states
+    digests: dict[int, str]
 
     def __len__(self) -> int:
         return len(self.sites)
@@ -71,9 +73,14 @@ class Simulation:
         """A client that was never asked has nothing."""
         states = StateFiles(self.folder / "checkpoint" / "state")
         version = self.versions.get(client)
-        if version is None or not states.has(client, version):
+        where = str(states.path(client, version or 0))
+        if version is None or not Path(where).exists():
             return None
-        where = str(states.path(client, version))
+        if not states.has(client, version, self.digests.get(client, "")):
+            raise DataError(
+                f"Expected the state of client {client} as the run has written it at {where}; it "
+                "is damaged. Take another copy of it, or leave the client out."
+            )
         return read_kept(states.read(client, version), samples, self.model, where)
 
 
@@ -90,6 +97,8 @@ def open_run(folder: Path, data: Any = None) -> Simulation:
             f"Expected a finished run; {folder} has no model.safetensors yet. Go on with it: "
             f"`flr resume {folder}`."
         )
+    for name in FILES:
+        seal.check(folder / name)
     config = configs.load(folder / FILES[0])
     dataset = load_data(config, data)
     scenario = scenarios.load(folder / FILES[1])
@@ -107,4 +116,5 @@ def open_run(folder: Path, data: Any = None) -> Simulation:
         normalize=None if noisy_inputs else dataset.normalize,
         model=model_file.load(folder, trust=True),  # as its config is trusted
         versions=points[0].versions if points else {},
+        digests=points[0].digests if points else {},
     )

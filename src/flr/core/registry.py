@@ -7,13 +7,16 @@ knows a name.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import inspect
 import logging
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -29,6 +32,9 @@ KINDS = {  # where a kind's entries are: a new one is a new file in that package
     "noise": "flr.scenario.noises",
     "attack": "flr.scenario.attacks",
 }
+
+_DROPPED = sys.flags.optimize >= 2  # python -OO and PYTHONOPTIMIZE=2 run without docstrings
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
 
 log = logging.getLogger("flr")
 
@@ -52,7 +58,7 @@ class Entry:
     @property
     def doc(self) -> str:
         """The factory's documentation, unindented."""
-        return inspect.getdoc(self.factory) or ""
+        return documentation(self.factory)
 
 
 _entries: dict[tuple[str, str], Entry] = {}
@@ -90,20 +96,43 @@ def register(
     """
 
     def add(factory: T) -> T:
-        doc = inspect.getdoc(factory) or ""
+        doc = documentation(factory)
         if kind not in KINDS:
             raise ValueError(f"register({name!r}): kind {kind!r} is not one of {', '.join(KINDS)}")
-        if not doc:
+        if not doc and not _DROPPED:
             raise ValueError(f"register({name!r}): the docstring is what `describe` shows; add one")
-        if kind == "method" and "Leaves the site:" not in doc:
+        if kind == "method" and "Leaves the site:" not in doc and not _DROPPED:
             raise ValueError(f"register({name!r}): the docstring needs a 'Leaves the site:' line")
-        summary = doc.splitlines()[0]
+        summary = doc.split("\n")[0]
         _add(Entry(kind, name, factory, title or name, paper, year, {}, summary, check))
         for alias, (alias_summary, fixed) in (aliases or {}).items():
             _add(Entry(kind, alias, factory, alias, paper, None, dict(fixed), alias_summary))
         return factory
 
     return add
+
+
+def documentation(factory: Callable[..., Any]) -> str:
+    """The docstring of a factory, unindented; where Python drops them, as its source has it."""
+    if not _DROPPED:
+        return inspect.getdoc(factory) or ""
+    for owner in getattr(factory, "__mro__", (factory,)):
+        node: ast.AST | None = _source(owner.__module__)
+        for name in owner.__qualname__.split("."):
+            inside = {n.name: n for n in getattr(node, "body", ()) if isinstance(n, _DEFINITIONS)}
+            node = inside.get(name)
+        if isinstance(node, _DEFINITIONS) and (found := ast.get_docstring(node)):
+            return found
+    return ""
+
+
+@cache
+def _source(module: str) -> ast.Module | None:
+    """What a module's file says; None where it came without one."""
+    try:
+        return ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError, SyntaxError):
+        return None
 
 
 def _add(entry: Entry) -> None:

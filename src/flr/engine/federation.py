@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Protocol
 
 from flr.client.worker import ClientResult
+from flr.core.arrays import sync_to_disk
 from flr.core.contract import Method, Server, Task
-from flr.core.errors import RunError
+from flr.core.errors import DataError, RunError
+from flr.core.interrupts import ctrl_c_waits, stops_like_ctrl_c
 from flr.core.observers import ClientOutcome, Observer, RoundEnd
 from flr.core.traits import by_name
 from flr.engine import checkpoint
@@ -34,7 +36,9 @@ class Transport(Protocol):
 class States(Protocol):
     """Where the clients' states are kept: which versions are still needed is decided here."""
 
-    def has(self, site: int, version: int) -> bool: ...
+    def has(self, site: int, version: int, digest: str = "") -> bool: ...
+
+    def sync(self, versions: Mapping[int, int]) -> None: ...
 
     def drop(self, site: int, version: int) -> None: ...
 
@@ -54,28 +58,37 @@ class Federation:
     checkpoint_every: int
     observer: Observer
     again: str = "`flr resume`"  # how to go on after a stop
+    belongs: str = ""  # a file beside `folder` without which nothing is written there
+    records: Sequence[str] = ()  # files beside `folder` that the observer appends to
     versions: dict[int, int] = field(default_factory=dict)  # accepted state of each site
+    digests: dict[int, str] = field(default_factory=dict)  # of its file, where it is here
     kept: dict[int, dict[int, int]] = field(default_factory=dict)  # the same, by checkpoint
     boundary: Checkpoint | None = None  # the end of the last whole round
 
     def run(self) -> None:
-        """Goes on until the method plans nothing more; Ctrl-C loses no whole round."""
-        try:
-            self._rounds()
-        except KeyboardInterrupt:
-            if self.boundary is not None and self.boundary.round:  # else there is nothing to keep
-                self.save()
-            raise
+        """Goes on until the method plans nothing more; Ctrl-C loses no whole round.
+
+        Nor does a signal that asks for an end, from a batch system or a terminal that is closed.
+        """
+        with stops_like_ctrl_c():
+            try:
+                self._rounds()
+            except KeyboardInterrupt:
+                if self.boundary is not None and self.boundary.round:  # else nothing is to be kept
+                    with ctrl_c_waits():  # whoever asks once often asks again
+                        self.save()
+                raise
 
     def _rounds(self) -> None:
         """One task after another; at the end of a round observers are told and it is kept."""
         method, server = self.method, self.server
         outcomes: list[ClientOutcome] = []
         started = time.perf_counter()
-        self.boundary = Checkpoint.of(server, self.versions)
+        self.boundary = self.point()
         while (task := method.plan(server)) is not None:
             before = server.round
             outcomes += self.step(task)
+            self.require_folder()
             if server.round > before:
                 seconds = time.perf_counter() - started
                 self.observer.round_end(
@@ -84,7 +97,7 @@ class Federation:
                     )
                 )
                 outcomes, started = [], time.perf_counter()
-                self.boundary = Checkpoint.of(server, self.versions)
+                self.boundary = self.point()
                 if server.round % self.checkpoint_every == 0 or server.round == server.rounds:
                     self.save()
 
@@ -112,6 +125,9 @@ class Federation:
             if old is not None and all(kept.get(site) != old for kept in self.needed()):
                 self.state.drop(site, old)
             self.versions[site] = task.step
+            self.digests.pop(site, None)
+            if result.digest:
+                self.digests[site] = result.digest
 
     def require_replies(
         self, task: Task, accepted: Sequence[ClientResult], seen: Sequence[ClientOutcome]
@@ -134,11 +150,33 @@ class Federation:
             f"config.toml; then go on with {self.again}."
         )
 
+    def point(self) -> Checkpoint:
+        """Everything as it is now; the record may grow before this is written."""
+        beside = {name: self.folder.parent / name for name in self.records}
+        sizes = {name: path.stat().st_size for name, path in beside.items() if path.exists()}
+        return Checkpoint.of(self.server, self.versions, self.digests, sizes)
+
+    def require_folder(self) -> None:
+        """Stops a run whose folder was removed: writing would make another one, with holes."""
+        if self.belongs and not (self.folder.parent / self.belongs).exists():
+            raise RunError(
+                f"Expected the run folder {self.folder.parent} with its {self.belongs}; it was "
+                "moved or removed while the run was working in it. Bring it back and go on with "
+                f"{self.again}, or run again."
+            )
+
     def save(self) -> None:
-        """Writes a checkpoint of the last whole round and forgets states that nothing needs."""
+        """Writes a checkpoint of the last whole round and forgets states that nothing needs.
+
+        All that it vouches for reaches the disk before it does.
+        """
         point = self.boundary
         if point is None or point.step in self.kept:
             return
+        on_disk = {item for kept in self.kept.values() for item in kept.items()}
+        self.state.sync(dict(point.versions.items() - on_disk))
+        for name in point.sizes:
+            sync_to_disk(self.folder.parent / name)
         checkpoint.save(self.folder, point)
         self.kept[point.step] = dict(point.versions)
         self.kept = dict(sorted(self.kept.items())[-checkpoint.KEPT :])
@@ -150,14 +188,15 @@ class Federation:
         `recorded` is the last round that the observer has recorded: a checkpoint beyond it would
         leave a gap.
         """
+        checkpoint.refuse_links(self.folder)
         found = [
             point
-            for point in checkpoint.load_all(self.folder)
+            for point in self.with_record(checkpoint.load_all(self.folder))
             if point.round <= recorded and self.complete(point)
         ]
         if found:
             found[0].restore(self.server)
-            self.versions = dict(found[0].versions)
+            self.versions, self.digests = dict(found[0].versions), dict(found[0].digests)
         self.kept = {point.step: dict(point.versions) for point in reversed(found)}
         checkpoint.keep_only(self.folder, set(self.kept))
         self.forget()
@@ -168,12 +207,37 @@ class Federation:
         boundary = [] if self.boundary is None else [self.boundary.versions]
         return [*self.kept.values(), *boundary]
 
+    def with_record(self, points: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Those before whose end the record of the rounds is what it was; names what is not."""
+        damaged = {point.step: checkpoint.damaged_record(self.folder, point) for point in points}
+        for step, name in damaged.items():
+            if name:
+                log.warning(
+                    "%s is not what checkpoint %s vouches for; going on from the one before",
+                    name,
+                    step,
+                )
+        found = [self.folder.parent / name for name in damaged.values()]
+        if all(damaged.values()) and any(path.is_file() for path in found):
+            raise DataError(  # a line in a log is no reason to train anew
+                f"Expected {found[0]} as the run has written it; lines of its first rounds were "
+                "changed or damaged. Take another copy of it, or delete it to train from the "
+                "first round again."
+            )
+        return [point for point in points if not damaged[point.step]]
+
     def complete(self, point: Checkpoint) -> bool:
         """Whether the clients' states that a checkpoint refers to are all there."""
-        missing = [s for s, version in point.versions.items() if not self.state.has(s, version)]
+        missing = [
+            site
+            for site, version in point.versions.items()
+            if not self.state.has(site, version, point.digests.get(site, ""))
+        ]
         if missing:
             log.warning(
-                "checkpoint %s lacks the state of clients %s; passed over", point.step, missing
+                "checkpoint %s lacks the state of clients %s: gone or damaged; passed over",
+                point.step,
+                missing,
             )
         return not missing
 

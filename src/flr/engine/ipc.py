@@ -7,6 +7,8 @@ are pickled, because torch would send each of its tensors as an open file.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +26,24 @@ Layout = list[tuple[str, torch.dtype, tuple[int, ...]]]  # name, type and shape 
 Note = Layout | bytes  # where arrays are in a buffer; those that do not fit go along, packed
 
 _ALIGNED = 16  # bytes, as any type may want
+
+
+class NoSharedMemoryError(RunError):
+    """What processes would share does not fit into the system's shared memory."""
+
+
+@contextmanager
+def in_shared_memory() -> Iterator[None]:
+    """Where torch puts tensors there; a container's /dev/shm is often small (Docker: 64 MB)."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "</torch_" not in str(error):  # how torch names its files there
+            raise
+        raise NoSharedMemoryError(
+            "Expected room in shared memory (/dev/shm) for what worker processes share; the system "
+            f"says: {error}. Give it more (`docker run --shm-size=1g`), or set workers = 1."
+        ) from error
 
 
 @dataclass(frozen=True)

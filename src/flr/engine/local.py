@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -15,12 +16,24 @@ from flr.core.contract import Task
 from flr.data.dataset import SiteTable
 from flr.data.on_disk import Numbers, Pictures
 from flr.engine.adversary import Adversary
+from flr.engine.ipc import NoSharedMemoryError
 from flr.engine.pool import Pool
+
+log = logging.getLogger("flr")
 
 
 def piece_of(x: Numbers) -> int:
     """How many samples are looked at together; fixed, as a batch's size changes last bits."""
     return 100 if isinstance(x, Pictures) else 1000  # pictures on disk are decoded for it
+
+
+def start_pool(spec: WorkerSpec, workers: int) -> Pool | None:
+    """Worker processes, or none where there is too little memory that they could share."""
+    try:
+        return Pool(spec, workers)
+    except NoSharedMemoryError as error:
+        log.warning("%s Going on with one process: slower, with the same numbers.", error)
+        return None
 
 
 class LocalTransport:
@@ -31,7 +44,7 @@ class LocalTransport:
     ) -> None:
         self.spec, self.drop, self.adversary = spec, drop, adversary
         self.sites = cast(SiteTable, spec.sites)  # all of them are here
-        self.pool = Pool(spec, workers) if workers > 1 else None
+        self.pool = start_pool(spec, workers) if workers > 1 else None
         self.worker = ClientWorker(spec) if self.pool is None else None
 
     def ask(self, task: Task, versions: Mapping[int, int], predict: bool) -> list[ClientResult]:

@@ -26,7 +26,7 @@ from flr.core.arrays import Arrays, nbytes
 from flr.core.combine import parts_of
 from flr.core.errors import ConfigError, RunError
 from flr.data.dataset import SiteTable
-from flr.engine.ipc import JobMessage, Note, ResultMessage, SharedBuffer, is_long
+from flr.engine.ipc import JobMessage, Note, ResultMessage, SharedBuffer, in_shared_memory, is_long
 from flr.engine.memory_allocator import keep_freed_memory
 from flr.models.networks import weights_of
 
@@ -74,16 +74,23 @@ class Pool:
     """Spreads tasks over processes; a worker that dies is replaced and its tasks given again."""
 
     def __init__(self, spec: WorkerSpec, workers: int) -> None:
-        for view in spec.views.values():
-            view.share_memory_()
-        self.spec = replace(spec, sites=cast(SiteTable, spec.sites).share())
         self.context = mp.get_context("forkserver")
-        prepare()
         self.size = 2 * nbytes(weights_of(spec.blank_networks())) + _MORE
-        self.buffer = SharedBuffer.of(self.size)  # for what all workers get
-        self.workers = [self._start() for _ in range(workers)]
         self.payload: Note = []
         self.broadcasts = 0
+        self.workers: list[Worker] = []
+        with in_shared_memory():
+            for view in spec.views.values():
+                view.share_memory_()
+            self.spec = replace(spec, sites=cast(SiteTable, spec.sites).share())
+            self.buffer = SharedBuffer.of(self.size)  # for what all workers get
+        prepare()
+        try:
+            for _ in range(workers):
+                self.workers.append(self._start())
+        except BaseException:
+            self.close()  # nobody else knows of those that have started
+            raise
 
     def serve(self, broadcast: Arrays, jobs: Sequence[Job]) -> list[ClientResult | Tensor]:
         """What became of the jobs, in their order; workers take the first ones first."""
@@ -136,11 +143,13 @@ class Pool:
     def _start(self) -> Worker:
         ours, theirs = self.context.Pipe()
         watched, alive = self.context.Pipe(duplex=False)
-        buffers = [SharedBuffer.of(self.size) for _ in range(AHEAD)]
+        with in_shared_memory():
+            buffers = [SharedBuffer.of(self.size) for _ in range(AHEAD)]
         given = (theirs, watched, self.buffer, buffers, self.spec)
         process = self.context.Process(target=_work, args=given, daemon=True)
         try:
-            with nullcontext() if self._needs_main() else _main_module_hidden():
+            hidden = nullcontext() if self._needs_main() else _main_module_hidden()
+            with hidden, in_shared_memory():
                 process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ConfigError(

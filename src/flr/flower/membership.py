@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from flr.core.arrays import canonical_json, write_atomically
+from flr.core import seal
+from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
 from flr.data.dataset import TaskSpec
 from flr.flower.handshake import SiteFacts, plain
@@ -34,13 +34,16 @@ class Membership:
         """Writes what a resumed run needs to find the same sites again."""
         facts = {**vars(self), "flower": self.flower.model_dump()}
         facts["subject"] = task_to_note(facts.pop("task_spec"))
-        write_atomically(folder / RECORD, canonical_json(facts))
+        write_atomically(folder / RECORD, seal.signed(facts), sync=True)
 
     @classmethod
     def load(cls, folder: Path) -> Membership:
         """The inverse of `save`."""
         try:
-            facts = json.loads((folder / RECORD).read_text())
+            text = (folder / RECORD).read_text()
+            facts = seal.unverified(text)
+            if "digest" in facts:  # an older version wrote none
+                facts = seal.unsigned(text)
             facts["task_spec"] = task_from_note(facts.pop("subject"))
             return TypeAdapter(cls).validate_python(facts)
         except (OSError, ValueError, KeyError, TypeError) as error:

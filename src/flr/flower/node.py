@@ -20,7 +20,7 @@ from flwr.app import Context
 from pydantic import AfterValidator, BaseModel, ConfigDict
 from torch import Tensor
 
-from flr.client.state import StateFiles
+from flr.client.state import StateFiles, VouchedStateFiles
 from flr.client.worker import ClientResult, ClientTask
 from flr.core.arrays import Arrays, canonical_json, write_atomically
 from flr.core.contract import Site
@@ -164,12 +164,12 @@ def own_states(own: SiteConfig, run_spec: RunSpec, site_task: SiteTask) -> State
     if site_task.attempt < newest:  # sent by a server that was killed, before the run was resumed
         raise RefusalError("the run was resumed since, and this is a task of before")
     if site_task.attempt > newest:
-        write_atomically(folder / "attempt", str(site_task.attempt))
-    states = StateFiles(folder)
+        write_atomically(folder / "attempt", str(site_task.attempt), sync=True)
+    states = VouchedStateFiles(folder)
     if task.version is not None and not states.has(task.client, task.version):
         raise RefusalError(
-            f"its state of step {task.version} is gone. Bring its state-dir back, or leave the "
-            "site out and start a new run"
+            f"its state of step {task.version} is gone or damaged. Bring its state-dir back, or "
+            "leave the site out and start a new run"
         )
     states.keep_only({task.client: site_task.keep})
     return states

@@ -31,6 +31,7 @@ from flr.flower.transport import FlowerTransport
 from flr.models.networks import weights_of
 from flr.report import html
 from flr.report.recorder import TEST
+from flr.simulation import run_record
 from flr.simulation.build import buffers_of, first_networks, make_server, make_worker_spec, threads
 from flr.simulation.folders import default_folder, locked, new_folder
 from flr.simulation.run import run_federation, write_results
@@ -65,7 +66,9 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         examples = tuple(handshake.facts[site].examples for site in sites)
         membership = Membership(run_spec.experiment, sites, examples, task_spec, flower, keys)
         membership.save(folder)
-        write_atomically(folder / "config.toml", config.to_toml())  # last: it can be resumed now
+        # last: it can be resumed now
+        write_atomically(folder / "config.toml", config.to_toml(), sync=True)
+        run_record.begin(folder)
         handshake.screen = membership.screen
         federate(handshake, config, membership, data, networks, folder)
 
@@ -87,6 +90,7 @@ def resume(grid: Grid, asked: Flower) -> None:
     run_spec = RunSpec.of(membership.experiment, config, flower.classes)
     handshake = Handshake(grid, run_spec.to_note(), membership.screen, membership.keys)
     with locked(folder):
+        run_record.go_on(folder)
         membership.save(folder)
         there = handshake.wait_for(lambda s: len(s) == len(membership.sites), flower.wait)
         if missing := in_order(set(membership.sites) - there):

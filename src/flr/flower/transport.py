@@ -24,9 +24,12 @@ class RemoteStates:
     def __init__(self) -> None:
         self.kept: dict[int, set[int]] = {}
 
-    def has(self, site: int, version: int) -> bool:
+    def has(self, site: int, version: int, digest: str = "") -> bool:
         """A site that has lost its state says so itself, when it is asked to go on from it."""
         return True
+
+    def sync(self, versions: Mapping[int, int]) -> None:
+        """A site has its state on disk before it answers."""
 
     def drop(self, site: int, version: int) -> None:
         self.kept.get(site, set()).discard(version)

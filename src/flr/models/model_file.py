@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from flr.config import timm_models
 from flr.config.entry import imported, is_import, parse_entry
 from flr.config.errors import cut
-from flr.core import arrays
+from flr.core import arrays, seal
 from flr.core.arrays import Arrays
 from flr.core.combine import stack
 from flr.core.contract import Method
@@ -26,6 +28,7 @@ from flr.models.inference import in_batches
 from flr.models.networks import load_weights
 
 FORMAT = 1
+NAME = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,8 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
     Example:
         >>> load(Path("runs/flr-1/model.safetensors")).classes
     """
-    path = path / "model.safetensors" if path.is_dir() else path
+    path = path / NAME if path.is_dir() else path
+    seal.check(path, "take another copy of it, or go on from the checkpoint: flr resume")
     weights, meta = arrays.load(path)
     if meta.get("kind") != "model" or meta.get("format") != FORMAT:
         raise DataError(
@@ -124,12 +128,22 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
         factory = finetune.factory_of(entry, normalize, meta.get("trainable", "all"))
         networks = models.build(factory, shape, len(classes), method.traits.networks, seed=0)
         load_weights(networks, weights)
+        _check_numbers(weights, normalize)
     except (KeyError, TypeError, ValueError, RuntimeError, FlrError) as error:
         raise DataError(
             f"The weights in {path} do not fit the model it describes ({error}). Take another "
             f"copy of the file."
         ) from error
     return SavedModel(method, networks.eval(), classes, shape, normalize, backbone)
+
+
+def _check_numbers(weights: Arrays, normalize: Normalization) -> None:
+    """Raises ValueError for what would make every prediction the same, or none at all."""
+    for name, weight in weights.items():
+        if not torch.isfinite(weight).all():
+            raise ValueError(f"{name} has values that are no finite numbers")
+    if not all(map(math.isfinite, (*normalize.mean, *normalize.std))) or min(normalize.std) <= 0:
+        raise ValueError("mean and std of the inputs are not finite, or std is not above 0")
 
 
 def _check_here(path: Path, model: dict[str, Any], trust: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from flr.core import seal
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
 
@@ -20,19 +21,26 @@ def append(path: Path, lines: Iterable[Line]) -> None:
         file.write(text)
 
 
-def read(path: Path) -> list[Line]:
-    """All complete lines, without a half-written last one; no file is no lines."""
+def read(path: Path, *, damaged: bool = False) -> list[Line]:
+    """All complete lines, without a half-written last one; no file is no lines.
+
+    Of a file that may be `damaged`, the lines before the first one that is no JSON.
+    """
     if not path.exists():
         return []
+    if not damaged:
+        seal.check(path, f"write it again from the checkpoint: flr resume {path.parent}")
     rows = path.read_bytes().rstrip(b"\n").split(b"\n")
     found: list[Line] = []
     for number, row in enumerate(rows, start=1):
         try:
             line = json.loads(row)
-        except ValueError:
+        except (ValueError, RecursionError):
             line = None
         if isinstance(line, dict):
             found.append(line)
+        elif damaged:
+            break
         elif number < len(rows):
             raise DataError(
                 f"Expected a JSON object on every line of {path}; line {number} is none. "
@@ -44,7 +52,9 @@ def read(path: Path) -> list[Line]:
 def keep(path: Path, wanted: Callable[[Line], bool]) -> None:
     """Rewrites a file with the complete lines that are wanted; a reader never sees half of it."""
     if path.exists():
-        write_atomically(path, "".join(_dump(line) for line in read(path) if wanted(line)))
+        write_atomically(
+            path, "".join(_dump(line) for line in read(path, damaged=True) if wanted(line))
+        )
 
 
 def _dump(line: Line) -> str:

@@ -11,11 +11,14 @@ from typing import Any
 from scipy import stats
 
 from flr import config
+from flr.core import seal
 from flr.core.arrays import canonical_json
 from flr.core.errors import DataError
 from flr.report import summary
 from flr.report.memorization import mean
 from flr.scenario import scenario
+
+SCENARIO = "scenario.safetensors"
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,13 @@ def read_run(folder: Path) -> RunRecord:
             f"Expected a run folder at {folder}; it has no config.toml. "
             "Give folders that flr run or flr demo wrote (of a demo: its sub-folders)."
         )
+    for name in (path.name, SCENARIO):
+        seal.check(folder / name)
     found, settings = summary.load(folder), config.load(path)
     options = [item for part in settings.method for item in part.options.items()]
     made_by = [settings.partition.table("kind"), settings.noise.table("kind"), None]
     if settings.scenario.path is not None:
-        spec = scenario.load(folder / "scenario.safetensors").spec
+        spec = scenario.load(folder / SCENARIO).spec
         made_by = [spec.get(name) for name in ("partition", "noise", "attack")]
     return RunRecord(
         folder=folder,

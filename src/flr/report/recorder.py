@@ -140,11 +140,17 @@ def scalars(line: dict[str, Any]) -> dict[str, float]:
 
 def recorded(folder: Path) -> int:
     """The last round of an unbroken record from the first one on."""
-    rounds = {line["round"] for line in jsonl.read(folder / METRICS)}
+    rounds = {_round(line) for line in jsonl.read(folder / METRICS, damaged=True)}
     return next(number for number in count() if number + 1 not in rounds)
 
 
 def truncate(folder: Path, round: int) -> None:
     """Drops what was written after a round, a half-written line included, before a resume."""
     for name in (METRICS, CLIENTS):
-        jsonl.keep(folder / name, lambda line: line["round"] <= round)
+        jsonl.keep(folder / name, lambda line: 0 < _round(line) <= round)
+
+
+def _round(line: dict[str, Any]) -> int:
+    """The number of a line's round; 0 where it has none."""
+    number = line.get("round")
+    return number if isinstance(number, int) else 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from flr.core import seal
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
 from flr.data.dataset import Ragged, SiteTable
@@ -86,13 +87,14 @@ def summarize(
 def save(folder: Path, summary: dict[str, Any]) -> Path:
     """Writes `summary.json` into a run folder."""
     text = json.dumps(summary, indent=2, allow_nan=False, ensure_ascii=False)
-    write_atomically(folder / NAME, text + "\n")
+    write_atomically(folder / NAME, text + "\n", sync=True)
     return folder / NAME
 
 
 def load(folder: Path) -> dict[str, Any]:
     """Reads the summary of a finished run."""
     path = folder / NAME
+    seal.check(path, f"write it again: flr resume {folder}")
     try:
         summary: dict[str, Any] = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):

@@ -18,6 +18,7 @@ from flr.models.finetune import pinned
 from flr.report import jsonl, summary
 from flr.report.recorder import CLIENTS, METRICS
 from flr.scenario import scenario as scenarios
+from flr.simulation import run_record
 from flr.simulation.build import check_fits, first_networks, load_data, load_scenario
 from flr.simulation.folders import default_folder, locked, new_folder, refuse_other_runs
 from flr.simulation.in_process import TrainingData, run_in_process
@@ -100,7 +101,8 @@ def run(
         refuse_other_runs(folder)
         scenario.save(folder / "scenario.safetensors")
         # last: a folder with a config is a run that can be resumed
-        write_atomically(folder / "config.toml", resolved.to_toml())
+        write_atomically(folder / "config.toml", resolved.to_toml(), sync=True)
+        run_record.begin(folder)
         training_data = TrainingData.of(resolved, dataset, scenario)
         del dataset  # a large one would be kept in memory for the whole run
         run_in_process(resolved, training_data, scenario, networks, folder, on_round)
@@ -138,6 +140,7 @@ def resume(
     if config.workers > 1:
         prepare()
     with locked(folder):
+        run_record.go_on(folder)
         dataset = load_data(config, data)
         scenario = scenarios.load(folder / "scenario.safetensors")
         scenarios.check_fits(scenario, dataset)

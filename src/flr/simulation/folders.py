@@ -10,6 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from flr.config import Config
+from flr.core.arrays import sync_to_disk
 from flr.core.errors import DataError
 
 
@@ -23,6 +24,8 @@ def new_folder(out: Path) -> Path:
     refuse_other_runs(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
+        for parent in (out.resolve().parent, out.resolve().parent.parent):
+            sync_to_disk(parent)  # `runs` may be new, too
     except OSError as error:
         raise DataError(
             f"Expected to make a folder for the run at {out}; the system says: {error.strerror}. "

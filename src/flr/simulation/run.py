@@ -9,7 +9,7 @@ from typing import Any
 
 from flr.config import Config
 from flr.core.contract import Method, Server
-from flr.core.errors import RunError
+from flr.core.errors import FlrError, RunError
 from flr.data.dataset import TaskSpec
 from flr.engine.federation import Federation, States, Transport
 from flr.models import model_file
@@ -19,6 +19,7 @@ from flr.report import recorder as records
 from flr.report.describe import leaves_the_site
 from flr.report.recorder import Recorder
 from flr.report.summary import NoiseRates
+from flr.simulation import run_record
 
 OnRound = Callable[[dict[str, Any]], None]
 
@@ -57,19 +58,34 @@ def run_federation(
         checkpoint_every=config.checkpoint_every,
         observer=recorder,
         again=go_on_with,
+        belongs=run_record.CONFIG,
+        records=(records.METRICS, records.CLIENTS),
     )
     try:
         records.truncate(folder, federation.resume(records.recorded(folder)))
         federation.run()
     except (ConnectionError, TimeoutError):
         raise  # it is the network that failed, not the folder
+    except FlrError:
+        federation.require_folder()  # where it is gone, that is the cause
+        raise
     except OSError as error:
+        federation.require_folder()
         raise RunError(
             f"Expected to write to {folder}; the system says: {error}. Make room or mend the "
             f"folder, then go on with {go_on_with}."
         ) from error
     finally:
         recorder.close()
+
+
+def require_rounds(folder: Path, rounds: int) -> None:
+    """A report is about every round; some may have been removed since they were written."""
+    if (found := records.recorded(folder)) != rounds:
+        raise RunError(
+            f"Expected {rounds} rounds in {folder / records.METRICS}; it has {found} without a "
+            f"gap: it was changed while the run was going on. Bring it back, or run again."
+        )
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,8 @@ def write_results(
     }
     if config.data.backbone is not None:
         meta["backbone"] = Embedder(config.data.backbone).identity()
-    model_file.save(folder / "model.safetensors", method.result(server), meta)
+    model_file.save(folder / model_file.NAME, method.result(server), meta)
+    require_rounds(folder, server.round)
     metrics = jsonl.read(folder / records.METRICS)
     found = summary.summarize(
         metrics,
@@ -122,3 +139,4 @@ def write_results(
     plots.curves(metrics, folder / html.CURVES, config.label)
     leaves = [*leaves_the_site(method), *about.also_leaves]
     html.run_page(folder, leaves, about.repeat_with, about.sites)
+    run_record.finish(folder)

@@ -1,0 +1,85 @@
+"""`run.json` of a run folder: what a run was made with, and which files it vouches for."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from flr.core import seal
+from flr.models import model_file
+from flr.report import html, summary
+from flr.report.recorder import CLIENTS, METRICS
+
+log = logging.getLogger("flr")
+
+CONFIG = "config.toml"
+FIXED = (CONFIG, "scenario.safetensors")  # written before the first round
+RESULTS = (METRICS, CLIENTS, model_file.NAME, summary.NAME, html.CURVES, html.NAME)
+
+
+def made_with() -> dict[str, str]:
+    """What the last bits of a result depend on besides config and data."""
+    return {
+        "flr": sys.modules["flr"].__version__,  # importing it would reach all layers
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "cpu": torch.backends.cpu.get_cpu_capability(),  # which instructions torch uses
+    }
+
+
+def begin(folder: Path) -> None:
+    """Vouches for what is there before the first round."""
+    seal.write_record(folder, {"made_with": [made_with()]}, FIXED)
+
+
+def go_on(folder: Path) -> None:
+    """Refuses a damaged scenario, and warns where the rest may not be what was begun."""
+    record = seal.read_record(folder)
+    if record is None:
+        log.warning(
+            "%s has no %s: an older version of flr has made it, or it was stopped at its very "
+            "start. Its files are used without checking them",
+            folder,
+            seal.RECORD,
+        )
+        record = {}
+    seal.check(folder / FIXED[1])
+    if seal.differs(folder / CONFIG):
+        log.warning(
+            "%s is not what the run began with; going on with what it says now. If you have not "
+            "changed it, stop and take another copy",
+            folder / CONFIG,
+        )
+    known = record.get("made_with") or []
+    seal.write_record(folder, {"made_with": _with_this(known)}, FIXED)
+
+
+def finish(folder: Path) -> None:
+    """Vouches for the results too."""
+    record = seal.read_record(folder) or {}
+    facts = {"made_with": record.get("made_with") or [made_with()]}
+    seal.write_record(folder, facts, (*FIXED, *RESULTS))
+
+
+def _with_this(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The list of what the run was made with; warns where something is new."""
+    now = made_with()
+    if not known or known[-1] == now:
+        return known or [now]
+    before = known[-1]
+    changed = [
+        f"{name} {before.get(name)} (now {value})"
+        for name, value in now.items()
+        if before.get(name) != value
+    ]
+    log.warning(
+        "The run was made with %s. Rounds that are done stay as they are, bit for bit; those from "
+        "here on are right, but not promised to be the bits of a run that was never stopped",
+        ", ".join(changed),
+    )
+    return [*known, now]
