@@ -22,6 +22,12 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 CIFAR = ("cifar-10-batches-bin", "cifar-100-binary", "CIFAR-10_human.npz")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--attack-count", type=int, default=200, help="how many mutated inputs an attack tries"
+    )
+
+
 @dataclass(frozen=True)
 class Result:
     """What a shell sees."""

@@ -323,7 +323,7 @@ def altered(grid: DirectGrid, change: Callable[[str, dict[str, Any]], None]) -> 
         ({"examples": 10**15}, "began with 21 samples and now has 1000000000000000"),
         ({"examples": -21}, "began with 21 samples and now has -21"),
         ({"site": "site-4"}, "another one now"),
-        ({"seconds": None}, "another one now"),
+        ({"seconds": None}, "seconds that no site of flr says"),
     ],
     ids=str,
 )

@@ -11,6 +11,7 @@ from flr.client.worker import ClientResult
 from flr.core.arrays import Arrays, nbytes
 from flr.core.contract import MODEL, Task
 from flr.core.observers import ClientOutcome
+from flr.core.plain_text import plain
 from flr.core.traits import Declared
 
 NOT_FINITE = "not finite"
@@ -26,7 +27,7 @@ def screen(
     outcomes += [ClientOutcome(client, 0, "dropped") for client in sorted(missing)]
     for result in results:
         reply = result.reply
-        reason = result.problem or fault(task, reply.arrays, sends)
+        reason = result.problem or plain(fault(task, reply.arrays, sends))  # may quote a site
         if not reason:
             accepted.append(result)
         outcomes.append(

@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 
 from flr.core.arrays import canonical_json, write_atomically
 from flr.core.errors import DataError
+from flr.core.plain_text import plain
 from flr.data.dataset import TaskSpec
-from flr.flower.handshake import SiteFacts, plain
+from flr.flower.answers import SiteFacts
 from flr.flower.run_spec import task_from_note, task_to_note
 from flr.flower.settings import Flower
 
