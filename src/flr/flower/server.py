@@ -179,6 +179,7 @@ def federate(
 ) -> None:
     """The same rounds as in process, with a checkpoint after every one."""
     task_spec, flower = membership.task_spec, membership.flower
+    membership.warn_of_large_claims()
     config = config.model_copy(update={"checkpoint_every": 1})
     run_spec = RunSpec.of(membership.experiment, config, flower.classes)
     if flower.own_data:
@@ -189,7 +190,7 @@ def federate(
     again = f"`flwr run` and flower.resume=true flower.out={str(folder.resolve())!r}"
     with threads(config.train.threads):
         worker = clean and BenchmarkWorker(spec, task_spec.normalize(clean[0]), clean[1])
-        server = make_server(config, membership.examples, method, networks, worker)
+        server = make_server(config, membership.counted, method, networks, worker)
         remote = FlowerTransport(handshake, membership, run_spec.to_note(), config.min_replies)
         transport = differential_privacy.protect(flower, server, remote)
         recorder = make_recorder(config, membership, spec, data.test[1], networks, folder)

@@ -108,7 +108,7 @@ class FlowerTransport:
             problem = self._misfit(client, reply)
             if not problem and reply is not None:
                 done, arrays = heard(reply, Done), wire.read_arrays(reply.content)
-                sent = Reply(client, self.membership.examples[client], arrays)
+                sent = Reply(client, self.membership.counted[client], arrays)
                 return ClientResult(sent, done.stateful, done.seconds, None)
         except wire.WireError as error:
             problem = f"it answers with {plain(error)}"
