@@ -15,6 +15,7 @@ from flr.core.plain_text import plain
 from flr.core.traits import Declared
 
 NOT_FINITE = "not finite"
+LARGEST = math.sqrt(torch.finfo(torch.float32).max)  # for all types: no trained weight comes near
 
 
 def screen(
@@ -76,12 +77,17 @@ def fault(task: Task, sent: Arrays, sends: Mapping[str, Declared]) -> str:
 
 
 def not_finite(sent: Arrays) -> str:
-    """Which array has a NaN or Inf; a sum, which is quick, has one too, or has grown too large."""
+    """Which array has a NaN, an Inf, or a number whose square is one: no distance can hold it.
+
+    The sum of all squares, which is quick, is not finite then either, or has grown too large.
+    """
     floats = {name: value for name, value in sent.items() if value.is_floating_point()}
-    flat = [value.flatten() for value in floats.values()]
-    if not flat or math.isfinite(torch.cat(flat).sum()):
+    flat = [value.flatten().float() for value in floats.values()]
+    if not flat or math.isfinite((joined := torch.cat(flat)) @ joined):
         return ""
     for name, value in floats.items():
         if not torch.isfinite(value).all():
             return f"{name} has numbers that are {NOT_FINITE} (NaN or Inf)"
+        if (value.abs() > LARGEST).any():
+            return f"{name} has numbers that are {NOT_FINITE} once squared (above {LARGEST:.2g})"
     return ""
