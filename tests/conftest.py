@@ -28,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_secret(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What `flr` keeps for a user, tests keep for themselves."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
 @dataclass(frozen=True)
 class Result:
     """What a shell sees."""

@@ -19,6 +19,7 @@ from flr.audit.evidence import Evidence
 from flr.audit.predictions import gather_evidence, read_kept
 from flr.audit.site_audit import SiteAudit
 from flr.client.state import StateFiles
+from flr.config.own_runs import is_own
 from flr.core.contract import SamplePredictions
 from flr.core.errors import DataError
 from flr.data.dataset import Ragged
@@ -77,8 +78,11 @@ class Simulation:
         return read_kept(states.read(client, version), samples, self.model, where)
 
 
-def open_run(folder: Path, data: Any = None) -> Simulation:
-    """Rebuilds a finished run; `data` is needed where it was given in Python."""
+def open_run(folder: Path, data: Any = None, *, trust: bool = False) -> Simulation:
+    """Rebuilds a finished run; `data` is needed where it was given in Python.
+
+    With `trust`, code that somebody else's folder names is imported.
+    """
     if not all((folder / name).is_file() for name in FILES):
         raise DataError(
             f"Expected the folder of a simulated run with {' and '.join(FILES)}; {folder} is none. "
@@ -90,7 +94,7 @@ def open_run(folder: Path, data: Any = None) -> Simulation:
             f"Expected a finished run; {folder} has no model.safetensors yet. Go on with it: "
             f"`flr resume {folder}`."
         )
-    config = configs.load(folder / FILES[0])
+    config = configs.load_run(folder, trust=trust)
     dataset = load_data(config, data)
     scenario = scenarios.load(folder / FILES[1])
     scenarios.check_fits(scenario, dataset)
@@ -105,6 +109,6 @@ def open_run(folder: Path, data: Any = None) -> Simulation:
         x=x,
         shown=x if config.data.backbone is None else load_raw_data(config, data).train.x,
         normalize=None if noisy_inputs else dataset.normalize,
-        model=model_file.load(folder, trust=True),  # as its config is trusted
+        model=model_file.load(folder, trust=trust or is_own(folder)),
         versions=points[0].versions if points else {},
     )

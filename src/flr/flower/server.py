@@ -15,7 +15,7 @@ from torch import nn
 from flr import config as configs
 from flr.client.state import NoState
 from flr.client.worker import BenchmarkWorker
-from flr.config import Config
+from flr.config import Config, own_runs
 from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError, RunError
 from flr.data.dataset import TaskSpec
@@ -65,6 +65,7 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         examples = tuple(handshake.facts[site].examples for site in sites)
         membership = Membership(run_spec.experiment, sites, examples, task_spec, flower, keys)
         membership.save(folder)
+        own_runs.seal(folder, config)
         write_atomically(folder / "config.toml", config.to_toml())  # last: it can be resumed now
         handshake.screen = membership.screen
         federate(handshake, config, membership, data, networks, folder)

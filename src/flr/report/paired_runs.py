@@ -71,7 +71,7 @@ def read_run(folder: Path) -> RunRecord:
             f"Expected a run folder at {folder}; it has no config.toml. "
             "Give folders that flr run or flr demo wrote (of a demo: its sub-folders)."
         )
-    found, settings = summary.load(folder), config.load(path)
+    found, settings = summary.load(folder), config.load_run(folder, code=False)
     options = [item for part in settings.method for item in part.options.items()]
     made_by = [settings.partition.table("kind"), settings.noise.table("kind"), None]
     if settings.scenario.path is not None:
