@@ -19,6 +19,7 @@ from flr.core.contract import Task
 from flr.core.traits import Declared
 from flr.data.dataset import Normalization, TaskSpec
 from flr.engine.refuse_replies import screen
+from flr.flower import node as nodes
 from flr.flower import wire
 from flr.flower.handshake import Handshake
 from flr.flower.membership import Membership
@@ -163,3 +164,31 @@ def test_an_answer_that_flower_cannot_inflate_costs_nobody_elses(tmp_path: Path)
     refused = {c["site"]: c["reason"] for c in Run(tmp_path / "run").clients if c["reason"]}
     assert refused.keys() == {"site-1"}
     assert "Flower cannot read" in refused["site-1"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        ("missing", "it sent other arrays than most"),
+        ("short", "fedrn.output has shape (3,), expected ('classes',)"),
+    ],
+)
+def test_what_a_method_needs_of_all_is_not_missing(spoil, reason, tmp_path, monkeypatch):
+    real = nodes.execute
+
+    def execute(own: Any, *args: Any) -> Any:
+        found = real(own, *args)
+        sent = found.reply.arrays
+        if own.site == "site-1" and "fedrn.output" in sent:
+            output = sent.pop("fedrn.output")
+            sent |= {"fedrn.output": output[:3]} if spoil == "short" else {}
+        return found
+
+    monkeypatch.setattr(nodes, "execute", execute)
+    ids = {k: {"partition-id": k, "state-dir": str(tmp_path / "state")} for k in range(SITES)}
+    everyone = settings("fedrn", train={"participation": 1.0})
+    serve(DirectGrid(ids), run_config(everyone, tmp_path / "run"))
+    run = Run(tmp_path / "run")
+    assert len(run.metrics) == TINY["rounds"]
+    refused = {c["site"]: c["reason"] for c in run.clients if c["status"] != "ok"}
+    assert refused == {"site-1": reason}

@@ -14,6 +14,7 @@ from torch import nn
 
 from flr import config as configs
 from flr.client.state import NoState
+from flr.client.what_leaves import common_words
 from flr.client.worker import BenchmarkWorker
 from flr.config import Config, own_runs
 from flr.core.arrays import write_atomically
@@ -195,7 +196,8 @@ def federate(
         remote = FlowerTransport(handshake, membership, run_spec.to_note(), config.min_replies)
         transport = differential_privacy.protect(flower, server, remote)
         recorder = make_recorder(config, membership, spec, data.test[1], networks, folder)
-        run_federation(config, method, server, transport, remote.states, recorder, folder, again)
+        words, states = common_words(networks[0], len(task_spec.classes)), remote.states
+        run_federation(config, method, server, transport, states, recorder, folder, again, words)
     facts = report_facts(membership, config.rounds)
     write_results(config, task_spec, method, server, folder, facts)
     log.info("Report: %s", (folder / html.NAME).resolve())
