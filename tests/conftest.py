@@ -41,12 +41,21 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tries", type=int, default=2000, help="faults that each attack makes")
+    parser.addoption(
+        "--attack-count", type=int, default=200, help="how many mutated inputs an attack tries"
+    )
 
 
 @pytest.fixture
 def tries(request: pytest.FixtureRequest) -> int:
     """How many faults an attack makes (`pytest -m attack --tries N`)."""
     return int(request.config.getoption("--tries"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_secret(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What `flr` keeps for a user, tests keep for themselves."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
 
 
 @dataclass(frozen=True)

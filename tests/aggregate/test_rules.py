@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 
 import numpy as np
 import pytest
@@ -12,8 +13,16 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from flr.aggregate import knowing
+from flr.aggregate.common import inner_products, squared_distances
 from flr.aggregate.coordinates import median, trimmed_mean
-from flr.aggregate.distances import geometric_median, krum, krum_scores, weiszfeld
+from flr.aggregate.distances import (
+    centre_if_far,
+    far_weiszfeld,
+    geometric_median,
+    krum,
+    krum_scores,
+    weiszfeld,
+)
 from flr.aggregate.means import mean, norm_clip, unweighted
 from flr.core import registry
 from flr.core.contract import Reply
@@ -106,6 +115,39 @@ def test_a_far_reply_has_no_say(name, lie):
     result = apply(RULES[name], replies)["model.0.w"]
     assert result.abs().max() < 5
     assert apply(mean, replies)["model.0.w"].abs().max() > 1000
+
+
+@pytest.mark.parametrize("lie", [1e8, 1e14, 1e20, -1e30, 3e38])
+@pytest.mark.parametrize("liars", [1, 3])
+def test_a_reply_of_any_size_moves_the_geometric_median_as_little(lie, liars):
+    """Far replies pull by their direction alone: the next thousand miles make no difference."""
+
+    def with_lie(size):
+        lies = [reply(9 + k, 10, torch.full((4,), size)) for k in range(liars)]
+        return apply(geometric_median, [*cloud(9, 3), *lies])["model.0.w"]
+
+    assert with_lie(lie).abs().max() < 5
+    torch.testing.assert_close(with_lie(lie), with_lie(math.copysign(1e6, lie)), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("lie", [1e8, 1e14, 1e20, -1e30, 3e38])
+def test_a_reply_of_any_size_is_clipped_to_the_same_length(lie):
+    def with_lie(size):
+        return apply(norm_clip, [*cloud(9, 3), reply(9, 10, torch.full((4,), size))])["model.0.w"]
+
+    torch.testing.assert_close(with_lie(lie), with_lie(math.copysign(1e4, lie)))
+
+
+def test_replies_that_are_near_take_the_old_way_to_the_geometric_median():
+    """Ordinary runs keep their bits; both ways lead to the same weights."""
+    replies = [*cloud(9, 3), reply(9, 10, torch.full((4,), 1e4))]
+    squared = squared_distances(replies, ["model.0.w"])
+    assert centre_if_far(squared) is None
+    alpha = torch.tensor([float(r.examples) for r in replies], dtype=torch.float64)
+    products = inner_products(replies, ["model.0.w"], 0)
+    old = weiszfeld(squared, alpha, 1e-6, 1000)
+    new = far_weiszfeld(products, alpha, squared[0] < 1e6, 1e-6, 1000)
+    torch.testing.assert_close(old, new, atol=1e-9, rtol=0)
 
 
 def test_unweighted_counts_every_reply_alike():

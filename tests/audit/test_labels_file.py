@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_every_cell_comes_back_as_it_was(tmp_path_factory, rows, newline, bom):
     text = ("\ufeff" if bom else "") + as_csv(("name", "label"), rows, newline)
     path.write_bytes(text.encode())
     table = read_table(path, "a table", LABELS)
-    assert [tuple(row) for row in table.rows] == rows
+    assert list(zip(table.column("name"), table.column("label"), strict=True)) == rows
     assert table.text() == text
 
 
@@ -42,6 +43,28 @@ def test_every_cell_comes_back_as_it_was(tmp_path_factory, rows, newline, bom):
 def test_labels_that_could_mean_something_else_are_text(label, tmp_path):
     write_labels(tmp_path / "l.csv", ["1.png", "2.png"], [label, "plain"])
     assert read_labels(tmp_path / "l.csv").column("label") == [label, "plain"]
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "'=1", "''@x"]
+
+
+@pytest.mark.parametrize("label", FORMULAS)
+def test_no_cell_is_a_formula_for_a_spreadsheet(label, tmp_path):
+    write_labels(tmp_path / "l.csv", ["=name", "2.png"], [label, "-5"])
+    with (tmp_path / "l.csv").open(newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert [cell for cell in cells if cell[0] in "=+-@\t\r"] == ["-5"]  # a number is none
+    table = read_labels(tmp_path / "l.csv")
+    assert table.column("label") == [label, "-5"]
+    assert table.column("name")[0] == "=name"
+
+
+def test_a_table_of_somebody_else_keeps_the_cells_that_nobody_changes(tmp_path):
+    text = "name,label,more\n-a.png,=x,=1+1\n-b.png,y,-3\n"
+    (tmp_path / "l.csv").write_text(text)
+    table = read_labels(tmp_path / "l.csv")
+    changed = table.with_column("label", ["=x", "=z"])
+    assert changed.text() == text.replace(",y,", ",'=z,")
 
 
 def test_a_file_of_somebody_else_is_not_overwritten(tmp_path):

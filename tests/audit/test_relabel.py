@@ -16,6 +16,7 @@ from PIL import Image
 from flr.audit.labels_file import CORRECTIONS, as_csv
 from flr.audit.relabel import relabel
 from flr.core.errors import DataError
+from flr.core.plain_text import from_cell
 from flr.data.sources.files import read_samples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,7 +144,7 @@ def test_exactly_the_accepted_change(tmp_path_factory, decided):
     (folder / "c.csv").write_bytes(as_csv(CORRECTIONS, rows).encode())
     relabel(folder / "l.csv", folder / "c.csv", folder / "n.csv")
     with (folder / "n.csv").open(encoding="utf-8", newline="") as file:
-        found = dict(list(csv.reader(file))[1:])
+        found = {from_cell(name): from_cell(label) for name, label in list(csv.reader(file))[1:]}
     accepted = {row[0]: row[3].strip() for row in rows if row[2] == "accept"}
     assert found == labels | accepted
     assert list(found) == list(labels)

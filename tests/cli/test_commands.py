@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from toys import HEARS_CTRL_C
 
 import flr
-from flr.core import registry
+from flr.core import arrays, registry
 from flr.simulation.api import Run
 
 CONFIG = """rounds = 3
@@ -124,6 +125,20 @@ def test_a_saved_scenario_is_shared(cli, config, tmp_path):
     table = cli("compare", "a", "b", "--csv")
     assert table.code == 0, table.err
     assert [row["method"] for row in csv.DictReader(io.StringIO(table.out))] == ["fedavg", "flr"]
+
+
+def test_what_is_predicted_is_no_formula(cli, config, tmp_path):
+    assert cli("run", config, "--out", "r").code == 0
+    file = Path("r/model.safetensors")
+    tensors, meta = arrays.load(file)
+    meta["classes"] = [f"=1+{k}" for k in range(10)]
+    arrays.save(file, tensors, meta)
+    np.savez(tmp_path / "x.npz", x=np.zeros((3, 1, 8, 8), np.uint8))
+    assert cli("predict", file, "x.npz", "--out", "p.csv").code == 0
+    with Path("p.csv").open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert rows
+    assert all(row["predicted"].startswith("'=1+") for row in rows)
 
 
 def test_predict_and_evaluate_need_only_the_model_file(cli, config, tmp_path):

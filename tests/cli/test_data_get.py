@@ -53,6 +53,7 @@ class Site:
 
     files: dict[str, bytes]
     ranges: bool = True
+    says_length: bool = True
     breaks: list[int] = field(default_factory=list)  # bytes after which each answer ends
     moved: str = ""
     asked: list[tuple[str, str | None]] = field(default_factory=list)
@@ -79,7 +80,8 @@ class Site:
             to.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         else:
             to.send_response(200)
-        to.send_header("Content-Length", str(len(content) - start))
+        if self.says_length:
+            to.send_header("Content-Length", str(len(content) - start))
         to.end_headers()
         end = start + self.breaks.pop(0) if self.breaks else len(content)
         to.wfile.write(content[start:end])
@@ -200,6 +202,16 @@ def test_a_part_that_is_complete_or_too_long(get, server, tmp_path, extra):
     assert get().code == 0
     assert_complete(tmp_path / "data")
     assert len(server.asked) == (2 if extra else 1)
+
+
+@pytest.mark.parametrize("says_length", [True, False])
+def test_a_file_that_is_too_large_leaves_nothing(get, server, tmp_path, monkeypatch, says_length):
+    monkeypatch.setattr(fetch, "LARGEST", len(ARCHIVE) - 1)
+    server.says_length = says_length
+    seen = get()
+    assert seen.code == 4
+    assert "Expected a file of at most" in seen.message
+    assert not list((tmp_path / "data").iterdir())
 
 
 def test_a_wrong_checksum_leaves_nothing(get, server, tmp_path):

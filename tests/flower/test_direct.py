@@ -25,6 +25,7 @@ from flr.data.sources.files import read_samples
 from flr.flower import handshake, site_cache, wire
 from flr.flower import node as nodes
 from flr.flower.handshake import in_order
+from flr.flower.membership import capped
 from flr.flower.server import serve
 from flr.simulation.api import Run
 from flr.simulation.build import load_data, load_scenario
@@ -341,7 +342,7 @@ def altered(grid: DirectGrid, change: Callable[[str, dict[str, Any]], None]) -> 
         ({"examples": 10**15}, "began with 21 samples and now has 1000000000000000"),
         ({"examples": -21}, "began with 21 samples and now has -21"),
         ({"site": "site-4"}, "another one now"),
-        ({"seconds": None}, "another one now"),
+        ({"seconds": None}, "seconds that no site of flr says"),
     ],
     ids=str,
 )
@@ -543,3 +544,41 @@ def test_arrays_cross_the_wire_unchanged():
 def test_the_core_does_not_import_flower():
     look = "import sys, flr, flr.cli.main, flr.paper.runner; sys.exit('flwr' in sys.modules)"
     subprocess.run([sys.executable, "-c", look], check=True)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "counted"),
+    [
+        ((5, 5, 5), (5, 5, 5)),
+        ((10**9, 1, 1), (10**9, 1, 1)),
+        ((20, 21, 19, 22), (20, 21, 19, 22)),
+        ((10**9, 20, 20, 20), (30, 20, 20, 20)),
+        ((10**9, 10**9, 20, 20), (40, 40, 20, 20)),
+        ((10**9, 10**8, 10**7, 1), (10**7 + 1, 10**7 + 1, 10**7, 1)),
+        ((5, 0, 0, 0), (1, 0, 0, 0)),
+    ],
+)
+def test_no_site_counts_for_more_than_a_third(claimed, counted):
+    assert capped(claimed) == counted
+
+
+@pytest.mark.parametrize("claim", [10**9, 10**9 + 1, 10**400])
+def test_a_site_cannot_own_the_mean_by_what_it_claims(claim, site_files, tmp_path, caplog):
+    def boast(site: str, note: dict[str, Any]) -> None:
+        if site == "ward-2":
+            note["examples"] = claim
+
+    grid = altered(DirectGrid(own_nodes(site_files, tmp_path / "state")), boast)
+    own = OWN | {"min-sites": SITES - 1}
+    everyone = settings("fedavg", train={"participation": 1.0})
+    serve(grid, run_config(everyone, tmp_path / "run", **own))
+    run = Run(tmp_path / "run")
+    sizes = {c["site"]: c["examples"] for c in run.clients}
+    assert len(run.metrics) == TINY["rounds"]
+    if claim <= 10**9:
+        assert sizes["ward-2"] <= sum(sizes.values()) / 3
+        assert 'site "ward-2" says that it has 1000000000' in caplog.text
+        assert "unweighted" in caplog.text
+    else:
+        assert "ward-2" not in sizes
+        assert 'site "ward-2": it answers with examples that no site of flr says' in caplog.text

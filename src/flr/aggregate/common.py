@@ -89,6 +89,17 @@ def squared_distances(replies: list[Reply], names: Sequence[str]) -> Tensor:
     return total
 
 
+def inner_products(replies: list[Reply], names: Sequence[str], centre: int) -> Tensor:
+    """n x n in float64: (w_i - w_c) . (w_j - w_c) over these entries, for one reply c as centre."""
+    n = len(replies)
+    total = torch.zeros(n, n, dtype=torch.float64)
+    for name in names:
+        flat = torch.stack([r.arrays[name].flatten() for r in replies]).to(torch.float64)
+        flat -= flat[centre].clone()
+        total += flat @ flat.T
+    return total
+
+
 def examples(replies: list[Reply]) -> list[float]:
     """How many samples stand behind each reply."""
     return [float(r.examples) for r in replies]

@@ -8,10 +8,12 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
-from flr.aggregate.common import decide, examples, require, squared_distances
+from flr.aggregate.common import decide, examples, inner_products, require, squared_distances
 from flr.core.arrays import Arrays
 from flr.core.contract import Reply
 from flr.core.registry import register
+
+FAR = 1e12  # between squares of distances
 
 Byzantine = Annotated[int, Ge(0)] | Annotated[float, Ge(0), Lt(0.5)]
 
@@ -109,14 +111,22 @@ def geometric_median(
     Equation:
         v <- sum_k b_k w_k / sum_k b_k,   b_k = n_k / max(smoothing, |v - w_k|)
 
-    It starts at the weighted mean, and ends when the weights b stand still or after `iterations`.
+    It starts at the weighted mean (of the near replies, where some lie a million times as far off
+    as others), and ends when the weights b stand still or after `iterations`.
     """
 
     def weigh(names: list[str]) -> list[float]:
         squared = squared_distances(replies, names)
         alpha = torch.tensor(examples(replies), dtype=torch.float64)
-        found: list[float] = weiszfeld(squared, alpha, smoothing, iterations).tolist()
-        return found
+        centre = centre_if_far(squared)
+        if centre is None:
+            found = weiszfeld(squared, alpha, smoothing, iterations)
+        else:
+            products = inner_products(replies, names, centre)
+            near = squared[centre] <= FAR * squared[centre].sort().values[len(replies) // 2]
+            found = far_weiszfeld(products, alpha, near, smoothing, iterations)
+        weights: list[float] = found.tolist()
+        return weights
 
     return decide(replies, prefix, previous, buffers, weigh)
 
@@ -134,5 +144,36 @@ def weiszfeld(squared: Tensor, alpha: Tensor, smoothing: float, iterations: int)
         raw = alpha / distance.clamp_min(smoothing)
         moved, weights = weights, raw / raw.sum()
         if (weights - moved).abs().max() <= 1e-12:
+            break
+    return weights
+
+
+def centre_if_far(squared: Tensor) -> int | None:
+    """Where some reply lies very far off: the one whose nearer half of the others is nearest.
+
+    Float64 has 16 digits. Where the largest square is more than `FAR` times that of such a nearer
+    half, sums of squares keep too little of the small ones.
+    """
+    halves = squared.sort(dim=1).values[:, len(squared) // 2]
+    far = bool(squared.max() > FAR * halves.min())
+    return int(halves.argmin()) if far else None
+
+
+def far_weiszfeld(
+    products: Tensor, alpha: Tensor, near: Tensor, smoothing: float, iterations: int
+) -> Tensor:
+    """The same as `weiszfeld` where some replies lie very far off, from inner products.
+
+    |v - w_j|^2 = a' P a for a = b - e_j: a far reply counts in it with its weight, which is as
+    small as its distance is large, so that no large numbers have to cancel. It starts at the mean
+    of the near ones: each step from the mean of all is only a few times nearer.
+    """
+    weights, one = alpha * near / alpha[near].sum(), torch.eye(len(alpha), dtype=torch.float64)
+    for _ in range(iterations):
+        a = weights - one
+        distance = ((a @ products) * a).sum(1).clamp_min(0).sqrt()
+        raw = alpha / distance.clamp_min(smoothing)
+        moved, weights = weights, raw / raw.sum()
+        if ((weights - moved).abs() <= 1e-12 * weights).all():
             break
     return weights

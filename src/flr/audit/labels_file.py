@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
+from flr.core.plain_text import from_cell, to_cell
 from flr.data.paths import require_file
 
 LABELS = ("name", "label")
@@ -33,18 +34,21 @@ class LabelTable:
     bom: bool
 
     def column(self, name: str) -> list[str]:
-        """The cells below a name of the header."""
+        """The cells below a name of the header, without what protects spreadsheets from them."""
         place = self._place(name)
-        return [row[place] for row in self.rows]
+        return [from_cell(row[place]) for row in self.rows]
 
     def with_column(self, name: str, cells: Sequence[str]) -> LabelTable:
-        """The same table with other cells in one column."""
-        place, pairs = self._place(name), zip(self.rows, cells, strict=True)
-        return replace(self, rows=[[*row[:place], cell, *row[place + 1 :]] for row, cell in pairs])
+        """The same table with other cells in one column; those that stay are not touched."""
+        place, rows = self._place(name), []
+        for row, cell in zip(self.rows, cells, strict=True):
+            kept = from_cell(row[place]) == cell
+            rows.append([*row[:place], row[place] if kept else to_cell(cell), *row[place + 1 :]])
+        return replace(self, rows=rows)
 
     def text(self) -> str:
         """As it is written; read again, it is the same."""
-        return (_BOM if self.bom else "") + as_csv(self.header, self.rows, self.newline)
+        return (_BOM if self.bom else "") + _as_it_is(self.header, self.rows, self.newline)
 
     def _place(self, name: str) -> int:
         return [column.strip() for column in self.header].index(name)
@@ -133,6 +137,11 @@ def write_labels(path: Path, names: Sequence[str], labels: Sequence[str]) -> Non
 
 
 def as_csv(header: Iterable[str], rows: Iterable[Iterable[str]], newline: str = "\n") -> str:
+    """A new table; what a spreadsheet would take for a formula is protected."""
+    return _as_it_is(header, ([to_cell(cell) for cell in row] for row in rows), newline)
+
+
+def _as_it_is(header: Iterable[str], rows: Iterable[Iterable[str]], newline: str) -> str:
     """Cells that hold commas, quotes or line breaks are quoted."""
 
     class Lines(list[str]):

@@ -19,6 +19,7 @@ from flr.audit.evidence import Evidence
 from flr.audit.predictions import gather_evidence, read_kept
 from flr.audit.site_audit import SiteAudit
 from flr.client.state import StateFiles
+from flr.config.own_runs import is_own
 from flr.core import seal
 from flr.core.contract import SamplePredictions
 from flr.core.errors import DataError
@@ -84,8 +85,11 @@ class Simulation:
         return read_kept(states.read(client, version), samples, self.model, where)
 
 
-def open_run(folder: Path, data: Any = None) -> Simulation:
-    """Rebuilds a finished run; `data` is needed where it was given in Python."""
+def open_run(folder: Path, data: Any = None, *, trust: bool = False) -> Simulation:
+    """Rebuilds a finished run; `data` is needed where it was given in Python.
+
+    With `trust`, code that somebody else's folder names is imported.
+    """
     if not all((folder / name).is_file() for name in FILES):
         raise DataError(
             f"Expected the folder of a simulated run with {' and '.join(FILES)}; {folder} is none. "
@@ -99,7 +103,7 @@ def open_run(folder: Path, data: Any = None) -> Simulation:
         )
     for name in FILES:
         seal.check(folder / name)
-    config = configs.load(folder / FILES[0])
+    config = configs.load_run(folder, trust=trust)
     dataset = load_data(config, data)
     scenario = scenarios.load(folder / FILES[1])
     scenarios.check_fits(scenario, dataset)
@@ -114,7 +118,7 @@ def open_run(folder: Path, data: Any = None) -> Simulation:
         x=x,
         shown=x if config.data.backbone is None else load_raw_data(config, data).train.x,
         normalize=None if noisy_inputs else dataset.normalize,
-        model=model_file.load(folder, trust=True),  # as its config is trusted
+        model=model_file.load(folder, trust=trust or is_own(folder)),
         versions=points[0].versions if points else {},
         digests=points[0].digests if points else {},
     )

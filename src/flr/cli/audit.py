@@ -36,6 +36,7 @@ class RunClients:
     folder: Path
     clients: list[int]
     every: bool  # also if they are many
+    trust: bool  # of code that the run names
 
     def wanted(self, run: Simulation) -> list[int]:
         """Their numbers."""
@@ -79,7 +80,7 @@ def audit(
     label: Annotated[str, typer.Option(help="The label column of a CSV file.")] = "label",
     size: Annotated[int | None, typer.Option(min=1, help="Scale images to so many pixels.")] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Import the code that the model file names.")
+        bool, typer.Option("--trust", help="Import the code that the run or model file names.")
     ] = False,
     share: Annotated[
         bool, typer.Option("--share", help="Write share.json: the estimated rate, no more.")
@@ -93,11 +94,11 @@ def audit(
     if out is not None and out.suffix == ".html":
         raise typer.BadParameter("--out is a folder; the page is audit.html in it. Use --out audit")
     if run is not None and data is None:
-        if labels or model or state or size or trust or share or label != "label":
-            raise typer.BadParameter("RUN takes --client, --all, --scorer and --out only")
+        if labels or model or state or size or share or label != "label":
+            raise typer.BadParameter("RUN takes --client, --all, --scorer, --trust and --out only")
         if client and every:
             raise typer.BadParameter("choose --client or --all")
-        audit_run(RunClients(run, client or [], every), out or run / "audit", scorer.value)
+        audit_run(RunClients(run, client or [], every, trust), out or run / "audit", scorer.value)
     elif run is None and data is not None:
         if client or every:
             raise typer.BadParameter("--client and --all go with RUN")
@@ -138,7 +139,7 @@ def audit_run(asked: RunClients, out: Path, scorer: str) -> None:
     from flr.report import audit_truth
 
     with console.status("Reading the run"):
-        run = open_run(asked.folder)
+        run = open_run(asked.folder, trust=asked.trust)
     found, scores, rows = {}, {}, []
     for client in asked.wanted(run):
         with console.status(f"Client {client} of {len(run)}"):

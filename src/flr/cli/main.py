@@ -25,6 +25,7 @@ from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
 from flr.cli.terminal import STOPPED, console, errors, hush, say
+from flr.config.own_runs import in_run_folder
 from flr.core import registry
 from flr.core.combine import parts_of
 from flr.core.errors import DataError, FlrError
@@ -68,6 +69,18 @@ Workers = Annotated[
 ]
 
 
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Import the code that somebody else's run folder names.")
+]
+
+
+def read(config: Path, changes: list[str], trust: bool) -> configs.Config:
+    """A config that the user has, or one in a run folder, which may be somebody else's."""
+    if in_run_folder(config):
+        configs.load_run(config.parent, trust=trust)
+    return configs.load(config, changes)
+
+
 @app.command()
 def run(
     config: ConfigFile,
@@ -76,12 +89,13 @@ def run(
         Path | None, typer.Option(help="The run's folder (default: a new one under runs/).")
     ] = None,
     workers: Workers = None,
+    trust: Trust = False,
 ) -> None:
     """Train as CONFIG says; writes a run folder with metrics, model, pictures and a report."""
     from flr.simulation import api
 
     overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
-    resolved = configs.load(config, overrides)
+    resolved = read(config, overrides, trust)
     folder = default_folder(resolved) if out is None else out
     say(f"Run folder: {folder}")
     for part in parts_of(resolved.build_method()):
@@ -94,12 +108,17 @@ def run(
 def resume(
     folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")],
     workers: Workers = None,
+    trust: Trust = False,
 ) -> None:
     """Go on with a run that was stopped, to the same bits as if it never had been."""
     from flr.simulation import api
 
-    config = api.read_config(folder)
-    train(folder, config, lambda show: api.resume(folder, on_round=show, workers=workers))
+    config = api.read_config(folder, trust=trust)
+
+    def go_on(show: RunProgress) -> Any:
+        return api.resume(folder, on_round=show, workers=workers, trust=trust)
+
+    train(folder, config, go_on)
 
 
 def train(folder: Path, config: configs.Config, start: Callable[[RunProgress], Any]) -> None:
@@ -186,12 +205,12 @@ def describe(
 
 
 @app.command()
-def check(config: ConfigFile, changes: Overrides = None) -> None:
+def check(config: ConfigFile, changes: Overrides = None, trust: Trust = False) -> None:
     """Find what is wrong with CONFIG, its data and its split, without training."""
     from flr.scenario.truth import Truth
     from flr.simulation.build import check_fits, load_data, load_scenario
 
-    resolved = configs.load(config, changes or [])
+    resolved = read(config, changes or [], trust)
     dataset = load_data(resolved)
     scenario = load_scenario(resolved, dataset)
     check_fits(resolved, dataset, scenario)

@@ -15,6 +15,7 @@ from torch import Tensor
 from flr.core import registry
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
+from flr.core.plain_text import plain, to_cell
 from flr.data import checks
 from flr.data.on_disk import Inputs
 from flr.data.sources.files import read_samples
@@ -46,7 +47,7 @@ def predict(
     x, _, names = open_data(data, loaded, label)
     best = loaded.probabilities(x).max(1)
     found = zip(names, best.indices.tolist(), best.values.tolist(), strict=True)
-    rows = ((name, loaded.classes[k], f"{p:.4f}") for name, k, p in found)
+    rows = ((to_cell(name), to_cell(loaded.classes[k]), f"{p:.4f}") for name, k, p in found)
     text = io.StringIO()
     csv.writer(text).writerows([("sample", "predicted", "probability"), *rows])
     if out is None:
@@ -80,7 +81,9 @@ def evaluate(
         return
     typer.echo(f"accuracy {100 * accuracy:.2f} % of {len(y)} samples")
     for name, value in each.items():
-        typer.echo(f"  {name}: " + ("no samples" if value is None else f"{100 * value:.1f} %"))
+        typer.echo(
+            f"  {plain(name)}: " + ("no samples" if value is None else f"{100 * value:.1f} %")
+        )
 
 
 def open_data(data: str, model: SavedModel, label: str) -> tuple[Inputs, Tensor | None, list[str]]:

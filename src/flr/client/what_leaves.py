@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from flr.client.fit import fit
 from flr.core.arrays import Arrays
@@ -50,10 +50,14 @@ def _format(value: Tensor) -> tuple[tuple[int, ...], torch.dtype]:
 
 def shape_words(c: Client) -> dict[str, int]:
     """What the words in declared shapes mean at this client."""
+    return {"samples": len(c.data), **common_words(c.model[0], c.data.classes)}
+
+
+def common_words(network: nn.Module, classes: int) -> dict[str, int]:
+    """What those words mean that mean the same at every client, and at the server."""
     return {
-        "classes": c.data.classes,
-        "samples": len(c.data),
-        "features": networks.features(c.model[0]),
-        "parameters": sum(value.numel() for value in c.model[0].parameters()),
-        "weights": sum(value.numel() for value in c.model[0].state_dict().values()),
+        "classes": classes,
+        "features": networks.features(network),
+        "parameters": sum(value.numel() for value in network.parameters()),
+        "weights": sum(value.numel() for value in network.state_dict().values()),
     }

@@ -2,6 +2,17 @@
 
 from flr.config.entry import ConfigEntry
 from flr.config.load import load, parse
+from flr.config.own_runs import load_run
 from flr.config.settings import Config, Data, Eval, ScenarioConfig, Train
 
-__all__ = ["Config", "ConfigEntry", "Data", "Eval", "ScenarioConfig", "Train", "load", "parse"]
+__all__ = [
+    "Config",
+    "ConfigEntry",
+    "Data",
+    "Eval",
+    "ScenarioConfig",
+    "Train",
+    "load",
+    "load_run",
+    "parse",
+]

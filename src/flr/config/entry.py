@@ -8,7 +8,9 @@ import importlib
 import inspect
 import json
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ M = typing.TypeVar("M", bound=BaseModel)
 # Kinds that may be somebody's own "module:function", and what it takes besides its options.
 _KEYS = {"model": "[train] model", "backbone": "[data] backbone"}  # where a config has it
 _TAKES = {"model": "(input_shape, classes) and ", "backbone": ""}
+
+_without_code: ContextVar[bool] = ContextVar("without_code", default=False)
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
@@ -47,6 +51,11 @@ class ConfigEntry:
     def is_backbone(self) -> bool:
         """Whether this is a network around a pretrained backbone (models/finetune.py)."""
         return self.kind == "model" and self.name == "backbone"
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the name is that of somebody's own function, which is imported."""
+        return is_import(self.kind, self.name) and not self.is_timm
 
     @property
     def brings_weights(self) -> bool:
@@ -202,6 +211,8 @@ def is_import(kind: str, name: str) -> bool:
 def _import_entry(kind: str, name: str, options: dict[str, Any], at: Place) -> ConfigEntry:
     """A user's own model; all that can be checked is that it exists and takes these options."""
     entry = ConfigEntry(kind, name, options)
+    if _without_code.get() and entry.is_code:
+        return entry
     try:
         if entry.is_timm:
             timm_models.check(name, options)
@@ -221,8 +232,23 @@ def _import_entry(kind: str, name: str, options: dict[str, Any], at: Place) -> C
     return entry
 
 
+@contextmanager
+def without_code() -> Iterator[None]:
+    """Configs that are read meanwhile import nothing: functions they name stay names."""
+    before = _without_code.set(True)
+    try:
+        yield
+    finally:
+        _without_code.reset(before)
+
+
 def imported(name: str, kind: str = "model") -> Callable[..., Any]:
     """The function behind "module:function"."""
+    if _without_code.get():
+        raise ConfigError(
+            f"Expected to read a config without the code that it names; {show(name)} is needed. "
+            "If you trust it, say --trust (in Python: trust=True)."
+        )
     module, _, attribute = name.partition(":")
     advice = "Check the spelling, and that its folder is on PYTHONPATH."
     try:

@@ -221,6 +221,11 @@ class Config(BaseModel):
         """The method's name in tables and pictures: "flr" or "flr+fedprox"."""
         return "+".join(entry.name for entry in self.method)
 
+    def code(self) -> list[ConfigEntry]:
+        """What names somebody's own functions, which a run imports."""
+        entries = [self.train.model, self.data.backbone]
+        return [entry for entry in entries if entry is not None and entry.is_code]
+
     def build_method(self) -> Method:
         """The stack of all methods named."""
         return stack([entry.build() for entry in self.method])

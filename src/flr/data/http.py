@@ -16,6 +16,8 @@ Report = Callable[[str, int, int | None], None]  # file name, bytes so far, byte
 
 _CHUNK = 1 << 16
 _PATIENCE = 30.0  # seconds without a byte
+LARGEST = 2**30  # bytes: several times the largest file of any data set we know
+
 _FAILURES = (URLError, ConnectionError, TimeoutError, http.client.HTTPException)
 
 
@@ -75,12 +77,24 @@ def _attempt(url: str, part: Path, have: int, report: Report) -> None:
         with part.open("ab" if done else "wb") as out:
             name = part.name.removesuffix(".part")
             report(name, done, total)
+            _refuse_size(url, part, total or 0)
             while chunk := response.read(_CHUNK):
                 out.write(chunk)
                 done += len(chunk)
+                _refuse_size(url, part, done)
                 report(name, done, total)
     if total is not None and done < total:
         raise ConnectionError(f"the connection broke after {done:,} of {total:,} bytes")
+
+
+def _refuse_size(url: str, part: Path, size: int) -> None:
+    """A server that never stops, or sends something else, must not fill the disk."""
+    if size > LARGEST:
+        part.unlink(missing_ok=True)
+        raise DataError(
+            f"Expected a file of at most {LARGEST:,} bytes at {url}; it has {size:,} or more. "
+            "It was thrown away. Give another address with --from."
+        )
 
 
 class _Careful(request.HTTPRedirectHandler):

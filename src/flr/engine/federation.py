@@ -12,13 +12,13 @@ from typing import Protocol
 from flr.client.worker import ClientResult
 from flr.core.arrays import sync_to_disk
 from flr.core.contract import Method, Server, Task
-from flr.core.errors import DataError, RunError
+from flr.core.errors import DataError, FlrError, RunError
 from flr.core.interrupts import ctrl_c_waits, stops_like_ctrl_c
 from flr.core.observers import ClientOutcome, Observer, RoundEnd
 from flr.core.traits import by_name
 from flr.engine import checkpoint
 from flr.engine.checkpoint import Checkpoint
-from flr.engine.refuse_replies import NOT_FINITE, screen
+from flr.engine.refuse_replies import NOT_FINITE, like_most, refuse_others, screen
 
 log = logging.getLogger("flr")
 
@@ -60,6 +60,7 @@ class Federation:
     again: str = "`flr resume`"  # how to go on after a stop
     belongs: str = ""  # a file beside `folder` without which nothing is written there
     records: Sequence[str] = ()  # files beside `folder` that the observer appends to
+    words: Mapping[str, int] = field(default_factory=dict)  # that declared shapes have
     versions: dict[int, int] = field(default_factory=dict)  # accepted state of each site
     digests: dict[int, str] = field(default_factory=dict)  # of its file, where it is here
     kept: dict[int, dict[int, int]] = field(default_factory=dict)  # the same, by checkpoint
@@ -102,16 +103,32 @@ class Federation:
                     self.save()
 
     def step(self, task: Task) -> list[ClientOutcome]:
-        """One exchange with clients; their replies are forgotten before the next one begins."""
+        """One exchange with clients; their replies are forgotten before the next one begins.
+
+        Only the method knows which of the declared arrays it needs now. Where it fails, and some
+        replies have others than most, it is these that are left out; then it tries again.
+        """
         method, server = self.method, self.server
         predict = task.name == "fit" and self.observer.wants_predictions(server.round + 1)
         results = self.transport.ask(task, self.versions, predict)
-        accepted, outcomes = screen(
-            task, results, by_name(method.traits.sends, method.traits.networks)
-        )
+        sends = by_name(method.traits.sends, method.traits.networks)
+        accepted, outcomes = screen(task, results, sends, self.words)
         self.require_replies(task, accepted, outcomes)
+        before = Checkpoint.of(server, self.versions)
+        try:
+            method.reduce(server, task, [result.reply for result in accepted])
+        except FlrError:
+            raise
+        except Exception:
+            alike = like_most(accepted)
+            if len(alike) == len(accepted):
+                raise
+            before.restore(server)
+            outcomes = refuse_others(outcomes, alike)
+            accepted = alike
+            self.require_replies(task, accepted, outcomes)
+            method.reduce(server, task, [result.reply for result in accepted])
         self.accept(task, accepted)
-        method.reduce(server, task, [result.reply for result in accepted])
         server.step += 1
         return outcomes
 

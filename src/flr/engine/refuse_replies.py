@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -11,22 +13,32 @@ from flr.client.worker import ClientResult
 from flr.core.arrays import Arrays, nbytes
 from flr.core.contract import MODEL, Task
 from flr.core.observers import ClientOutcome
+from flr.core.plain_text import plain
 from flr.core.traits import Declared
 
 NOT_FINITE = "not finite"
+LARGEST = math.sqrt(torch.finfo(torch.float32).max)  # for all types: no trained weight comes near
 
 
 def screen(
-    task: Task, results: Sequence[ClientResult], sends: Mapping[str, Declared]
+    task: Task,
+    results: Sequence[ClientResult],
+    sends: Mapping[str, Declared],
+    words: Mapping[str, int] | None = None,
 ) -> tuple[list[ClientResult], list[ClientOutcome]]:
-    """Separates usable replies from bad ones, which are named and left out; the round goes on."""
+    """Separates usable replies from bad ones, which are named and left out; the round goes on.
+
+    `words` are those in declared shapes that mean the same at every client.
+    """
     accepted, outcomes = [], []
     missing = set(task.clients) - {result.reply.client for result in results}
     to_all = nbytes(task.arrays)
     outcomes += [ClientOutcome(client, 0, "dropped") for client in sorted(missing)]
     for result in results:
         reply = result.reply
-        reason = result.problem or fault(task, reply.arrays, sends)
+        reason = result.problem or plain(
+            fault(task, reply.arrays, sends, words)
+        )  # may quote a site
         if not reason:
             accepted.append(result)
         outcomes.append(
@@ -44,7 +56,12 @@ def screen(
     return accepted, outcomes
 
 
-def fault(task: Task, sent: Arrays, sends: Mapping[str, Declared]) -> str:
+def fault(
+    task: Task,
+    sent: Arrays,
+    sends: Mapping[str, Declared],
+    words: Mapping[str, int] | None = None,
+) -> str:
     """Why a reply cannot be used; empty if it can."""
     expected = (
         {k: v for k, v in task.arrays.items() if k.startswith(MODEL)} if task.name == "fit" else {}
@@ -62,8 +79,8 @@ def fault(task: Task, sent: Arrays, sends: Mapping[str, Declared]) -> str:
         if name not in sends:
             return f"{name} was not declared"
         declared = sends[name]
-        # what the words in a shape mean is known at the site, which has compared it there
-        sizes = tuple(n if isinstance(n, int) else None for n in declared.shape)
+        # what the other words mean is known at the site alone, which has compared it there
+        sizes = tuple(n if isinstance(n, int) else (words or {}).get(n) for n in declared.shape)
         fits = len(sizes) == value.dim() and all(
             n in (None, size) for n, size in zip(sizes, value.shape, strict=True)
         )
@@ -74,13 +91,40 @@ def fault(task: Task, sent: Arrays, sends: Mapping[str, Declared]) -> str:
     return not_finite(sent)
 
 
+def like_most(results: Sequence[ClientResult]) -> list[ClientResult]:
+    """Those with the same arrays, in the same shapes, as more than half of all; else all."""
+    forms = [frozenset((n, v.shape) for n, v in r.reply.arrays.items()) for r in results]
+    form, count = Counter(forms).most_common(1)[0] if forms else (frozenset(), 0)
+    if 2 * count <= len(results):
+        return list(results)
+    return [result for result, own in zip(results, forms, strict=True) if own == form]
+
+
+def refuse_others(
+    outcomes: Sequence[ClientOutcome], kept: Sequence[ClientResult]
+) -> list[ClientOutcome]:
+    """The outcomes, where replies that were taken and are not kept are refused."""
+    clients, reason = {result.reply.client for result in kept}, "it sent other arrays than most"
+    return [
+        replace(o, status="refused", reason=reason)
+        if o.status == "ok" and o.client not in clients
+        else o
+        for o in outcomes
+    ]
+
+
 def not_finite(sent: Arrays) -> str:
-    """Which array has a NaN or Inf; a sum, which is quick, has one too, or has grown too large."""
+    """Which array has a NaN, an Inf, or a number whose square is one: no distance can hold it.
+
+    The sum of all squares, which is quick, is not finite then either, or has grown too large.
+    """
     floats = {name: value for name, value in sent.items() if value.is_floating_point()}
-    flat = [value.flatten() for value in floats.values()]
-    if not flat or math.isfinite(torch.cat(flat).sum()):
+    flat = [value.flatten().float() for value in floats.values()]
+    if not flat or math.isfinite((joined := torch.cat(flat)) @ joined):
         return ""
     for name, value in floats.items():
         if not torch.isfinite(value).all():
             return f"{name} has numbers that are {NOT_FINITE} (NaN or Inf)"
+        if (value.abs() > LARGEST).any():
+            return f"{name} has numbers that are {NOT_FINITE} once squared (above {LARGEST:.2g})"
     return ""

@@ -15,7 +15,7 @@ from flr.core.errors import ConfigError
 from flr.data.dataset import Normalization, TaskSpec
 from flr.data.on_disk import Numbers, as_numbers
 from flr.data.sources.files import read_samples
-from flr.flower.handshake import SiteFacts
+from flr.flower.answers import SiteFacts
 from flr.flower.node import shapes_differ
 from flr.flower.settings import Flower
 from flr.flower.site_cache import dtype_of
@@ -50,7 +50,9 @@ class ServerData:
 
     def screen(self, facts: SiteFacts) -> str:
         """Why a site cannot take part; what sites must have in common is settled later."""
-        if not self.expected or self.expected.get(facts.site) == facts.examples:
+        if not self.expected:
+            return "" if facts.examples else "it has no samples. Point its `data` to some"
+        if self.expected.get(facts.site) == facts.examples:
             return ""
         return (
             "it does not belong to the scenario of this run. Start the nodes with partition-id "
@@ -92,7 +94,8 @@ def agree(data: ServerData, facts: Sequence[SiteFacts]) -> tuple[TaskSpec | None
     """
     if data.task_spec is not None:
         return data.task_spec, {}
-    flower, form = data.flower, None
+    flower = data.flower
+    form: tuple[tuple[int, ...], str] | None = None
     if facts:
         form = Counter((f.shape, f.dtype) for f in facts).most_common(1)[0][0]
     for x, _ in filter(None, (data.benchmark, data.test)):

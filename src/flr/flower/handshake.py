@@ -18,7 +18,9 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from flr.core.errors import RunError
+from flr.core.plain_text import plain
 from flr.flower import wire
+from flr.flower.answers import Said, SiteFacts, heard, pull
 from flr.flower.run_spec import SITE_NAME
 
 log = logging.getLogger("flr")
@@ -26,28 +28,6 @@ log = logging.getLogger("flr")
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks at the SuperLink
 AGAIN = 30.0  # seconds until a node that was left out is asked again: its data may be mended
 GRACE = 15.0  # seconds that others wait for a node which does not answer
-
-_LONGEST = 500  # letters of what a site says, in a log
-
-
-@dataclass(frozen=True)
-class SiteFacts:
-    """What a site says of itself."""
-
-    site: str
-    examples: int
-    shape: tuple[int, ...]
-    dtype: str
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> SiteFacts:
-        """Refuses, with ValueError, what no site of ours would say."""
-        examples, shape, dtype = said.get("examples"), said.get("shape"), said.get("dtype")
-        if not is_count(examples) or not isinstance(shape, list) or not all(map(is_count, shape)):
-            raise ValueError("sizes that are no numbers")
-        if dtype not in ("uint8", "float32"):
-            raise ValueError("samples of an unknown type")
-        return cls(str(said["site"]), examples, tuple(shape), str(dtype))
 
 
 @dataclass
@@ -81,8 +61,8 @@ class Handshake:
             if sent is not None:
                 self.asked[node] = (sent, time.monotonic())
         waiting = {sent: node for node, (sent, _) in self.asked.items()}
-        for reply in self.grid.pull_messages(list(waiting)) if waiting else ():
-            node = waiting[reply.metadata.reply_to_message_id]
+        for sent, reply in pull(self.grid, waiting):
+            node = waiting[sent]
             del self.asked[node]
             self.answered[node] = time.monotonic()
             self._hear(node, present.get(node, ""), reply)
@@ -120,19 +100,19 @@ class Handshake:
             return "No other node has connected."
         return "\n".join(["Left out:", *sorted(self.refused.values())])
 
-    def _hear(self, node: int, key: str, reply: Message) -> None:
+    def _hear(self, node: int, key: str, reply: Message | None) -> None:
         """Enters the site that a node says it is, or refuses the node."""
         name, facts = f"node {node}", None
         try:
-            if reply.has_error():
+            if reply is not None and reply.has_error():
                 raise ValueError(f"an error of Flower ({plain(reply.error.reason)})")
-            said, _ = wire.read(reply.content)
-            reason = plain(said.get("problem", ""))
-            if SITE_NAME.fullmatch(str(said.get("site") or "")):
-                name = f'site "{said["site"]}"'
+            said = heard(reply, Said)
+            reason = plain(said.problem)
+            if SITE_NAME.fullmatch(said.site):
+                name = f'site "{said.site}"'
             elif not reason:
                 raise ValueError("no site name")
-            facts = None if reason else SiteFacts.of(said)
+            facts = None if reason else heard(reply, SiteFacts)
         except (wire.WireError, ValueError) as error:
             reason = f"it answers with {plain(error)}"
         if facts is not None:
@@ -149,11 +129,6 @@ class Handshake:
             self.keys[facts.site] = key
         self.nodes[facts.site], self.facts[facts.site] = node, facts
         self.refused.pop(node, None)
-
-
-def plain(text: object) -> str:
-    """What a site says as one line: nobody writes lines into our log."""
-    return " ".join(str(text).split())[:_LONGEST].rstrip(".")
 
 
 def is_count(value: object) -> TypeGuard[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +12,16 @@ from pydantic import TypeAdapter
 from flr.core import seal
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
+from flr.core.plain_text import plain
 from flr.data.dataset import TaskSpec
-from flr.flower.handshake import SiteFacts, plain
+from flr.flower.answers import SiteFacts
 from flr.flower.run_spec import task_from_note, task_to_note
 from flr.flower.settings import Flower
 
+log = logging.getLogger("flr")
+
 RECORD = "federation.json"
+PARTS = 3  # no site counts for more than one of so many parts of all samples
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,27 @@ class Membership:
                 f"({error}). Give the `flower.out` of the run that was stopped."
             ) from error
 
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """How many samples of each site count; what sites with own data claim, nobody can check."""
+        return capped(self.examples) if self.flower.own_data else self.examples
+
+    def warn_of_large_claims(self) -> None:
+        """Names the sites that would have too much of a say, and what to do about it."""
+        for site, claimed, counted in zip(self.sites, self.examples, self.counted, strict=True):
+            if counted < claimed:
+                log.warning(
+                    'site "%s" says that it has %s of %s samples; it counts as if it had %s, one '
+                    "part in %s of what counts. If it is right and you trust it, split its data "
+                    "between several nodes; if sizes should not matter, use "
+                    'aggregate = "unweighted".',
+                    site,
+                    claimed,
+                    sum(self.examples),
+                    counted,
+                    PARTS,
+                )
+
     def screen(self, facts: SiteFacts) -> str:
         """Why a site cannot take part once the run has begun; empty if it can."""
         if facts.site not in self.sites:
@@ -66,3 +93,19 @@ class Membership:
             f"it began with {self.examples[client]} samples and now has {plain(examples)}. Bring "
             "its data back as they were, or start a new run"
         )
+
+
+def capped(examples: Sequence[int]) -> tuple[int, ...]:
+    """The numbers, the largest ones lowered until none is more than its part of their sum.
+
+    One site that claims everything then cannot own a weighted mean, nor outvote a weighted median.
+    Among as few sites as there are parts one of them always has more; there numbers stay.
+    """
+    if len(examples) <= PARTS:
+        return tuple(examples)
+    ordered = sorted(examples, reverse=True)
+    for lowered in range(PARTS):
+        limit = sum(ordered[lowered:]) // (PARTS - lowered)
+        if ordered[lowered] <= limit:
+            break
+    return tuple(min(n, max(limit, 1)) for n in examples)

@@ -25,10 +25,11 @@ from flr.client.worker import ClientResult, ClientTask
 from flr.core.arrays import Arrays, canonical_json, write_atomically
 from flr.core.contract import Site
 from flr.core.errors import DataError, FlrError
+from flr.core.plain_text import plain
 from flr.data.dataset import SiteTable, TaskSpec, make_site
 from flr.data.on_disk import Numbers
 from flr.flower import site_cache
-from flr.flower.handshake import is_count, plain
+from flr.flower.handshake import is_count
 from flr.flower.run_spec import SITE_NAME, Names, RunSpec, with_hyphens
 from flr.simulation.build import threads
 

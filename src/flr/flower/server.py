@@ -14,8 +14,9 @@ from torch import nn
 
 from flr import config as configs
 from flr.client.state import NoState
+from flr.client.what_leaves import common_words
 from flr.client.worker import BenchmarkWorker
-from flr.config import Config
+from flr.config import Config, own_runs
 from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError, RunError
 from flr.data.dataset import TaskSpec
@@ -66,6 +67,7 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         examples = tuple(handshake.facts[site].examples for site in sites)
         membership = Membership(run_spec.experiment, sites, examples, task_spec, flower, keys)
         membership.save(folder)
+        own_runs.seal(folder, config)
         # last: it can be resumed now
         write_atomically(folder / "config.toml", config.to_toml(), sync=True)
         run_record.begin(folder)
@@ -183,6 +185,7 @@ def federate(
 ) -> None:
     """The same rounds as in process, with a checkpoint after every one."""
     task_spec, flower = membership.task_spec, membership.flower
+    membership.warn_of_large_claims()
     config = config.model_copy(update={"checkpoint_every": 1})
     run_spec = RunSpec.of(membership.experiment, config, flower.classes)
     if flower.own_data:
@@ -193,11 +196,12 @@ def federate(
     again = f"`flwr run` and flower.resume=true flower.out={str(folder.resolve())!r}"
     with threads(config.train.threads):
         worker = clean and BenchmarkWorker(spec, task_spec.normalize(clean[0]), clean[1])
-        server = make_server(config, membership.examples, method, networks, worker)
+        server = make_server(config, membership.counted, method, networks, worker)
         remote = FlowerTransport(handshake, membership, run_spec.to_note(), config.min_replies)
         transport = differential_privacy.protect(flower, server, remote)
         recorder = make_recorder(config, membership, spec, data.test[1], networks, folder)
-        run_federation(config, method, server, transport, remote.states, recorder, folder, again)
+        words, states = common_words(networks[0], len(task_spec.classes)), remote.states
+        run_federation(config, method, server, transport, states, recorder, folder, again, words)
     facts = report_facts(membership, config.rounds)
     write_results(config, task_spec, method, server, folder, facts)
     log.info("Report: %s", (folder / html.NAME).resolve())

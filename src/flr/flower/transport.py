@@ -11,8 +11,10 @@ from flwr.app import Message
 
 from flr.client.worker import ClientResult
 from flr.core.contract import Reply, Task
+from flr.core.plain_text import plain
 from flr.flower import wire
-from flr.flower.handshake import Handshake, plain, polling, push
+from flr.flower.answers import Done, Said, heard, pull
+from flr.flower.handshake import Handshake, polling, push
 from flr.flower.membership import Membership
 
 log = logging.getLogger("flr")
@@ -92,34 +94,35 @@ class FlowerTransport:
         results: list[ClientResult | None] = []
         timeout = self.membership.flower.timeout
         for _ in polling(timeout):
-            for reply in self.handshake.grid.pull_messages(list(waiting)) if waiting else ():
-                client = waiting.pop(reply.metadata.reply_to_message_id)
-                results.append(self._read(client, reply))
+            for number, reply in pull(self.handshake.grid, waiting):
+                results.append(self._read(waiting.pop(number), reply))
             if not waiting:
                 break
         for client in waiting.values():
             log.warning("%s has not answered within %s s.", self.name(client), timeout)
         return [result for result in results if result is not None]
 
-    def _read(self, client: int, reply: Message) -> ClientResult | None:
+    def _read(self, client: int, reply: Message | None) -> ClientResult | None:
         """The result in a reply, perhaps with a problem; None where Flower lost the site."""
-        if reply.has_error():
+        if reply is not None and reply.has_error():
             log.warning("%s is lost: %s", self.name(client), plain(reply.error.reason))
             return None
         try:
-            note, arrays = wire.read(reply.content)
-            problem = plain(note.get("problem", "")) or self._misfit(client, note)
+            problem = self._misfit(client, reply)
+            if not problem and reply is not None:
+                done, arrays = heard(reply, Done), wire.read_arrays(reply.content)
+                sent = Reply(client, self.membership.counted[client], arrays)
+                return ClientResult(sent, done.stateful, done.seconds, None)
         except wire.WireError as error:
-            note, arrays, problem = {}, {}, plain(error)
-        if problem:
-            log.warning("%s: %s.", self.name(client), problem)
-            return ClientResult(Reply(client, 0, {}), False, 0.0, None, problem)
-        sent = Reply(client, self.membership.examples[client], arrays)
-        return ClientResult(sent, note.get("stateful") is True, float(note["seconds"]), None)
+            problem = f"it answers with {plain(error)}"
+        log.warning("%s: %s.", self.name(client), problem)
+        return ClientResult(Reply(client, 0, {}), False, 0.0, None, problem)
 
-    def _misfit(self, client: int, note: Mapping[str, Any]) -> str:
-        """Whether another site answers, or the same one with other data."""
-        own = note.get("site") == self.membership.sites[client]
-        if not own or not isinstance(note.get("seconds"), int | float):
+    def _misfit(self, client: int, reply: Message | None) -> str:
+        """Why there is no result: it says so, another site answers, or it has other data."""
+        said = heard(reply, Said)
+        if said.problem:
+            return plain(said.problem)
+        if said.site != self.membership.sites[client]:
             return "the node that answers for it is another one now"
-        return self.membership.other_size(client, note.get("examples"))
+        return self.membership.other_size(client, heard(reply, Done).examples)

@@ -6,12 +6,15 @@ Data types are kept as they are (counters of BatchNorm stay integers), and no ob
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.common.constant import SType
 
 from flr.core.arrays import Arrays, canonical_json
 from flr.core.errors import RunError
@@ -42,7 +45,24 @@ def to_record(arrays: Arrays) -> ArrayRecord:
 
 def from_record(record: ArrayRecord) -> Arrays:
     """The inverse of `to_record`; the tensors own their memory."""
-    return {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
+    return {name: torch.from_numpy(_numbers(array)) for name, array in record.items()}
+
+
+def _numbers(array: Array) -> np.ndarray[Any, Any]:
+    """The array in Flower's bytes; ValueError where they say one thing and hold another.
+
+    NumPy's own reader makes room for as many numbers as a header claims before it looks, and takes
+    archives too.
+    """
+    stream = BytesIO(array.data)
+    if np.lib.format.read_magic(stream) != (1, 0) or array.stype != SType.NUMPY:
+        raise ValueError("bytes of another format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    held = len(array.data) - stream.tell()
+    if dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != held:
+        raise ValueError("another size or type than it claims")
+    flat = np.frombuffer(array.data, dtype, offset=stream.tell()).copy()
+    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def write(
@@ -61,19 +81,38 @@ def write(
 
 def read(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
     """The inverse of `write`; refuses what another version of flr, or another app, has sent."""
+    try:
+        note = dict(json.loads(note_text(content)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _unreadable(error) from error
+    return note, read_arrays(content)
+
+
+def note_text(content: RecordDict) -> str:
+    """The note as it was sent; looks at nothing but its version."""
     record = content.config_records.get(_NOTE, ConfigRecord())
-    if record.get(_VERSION) != SCHEMA:
+    version, text = record.get(_VERSION), record.get(_TEXT)
+    if type(version) is not int or version != SCHEMA:
         raise WireError(
-            f"Expected a message of version {SCHEMA}; got version {record.get(_VERSION)!r}. "
+            f"Expected a message of version {SCHEMA}; got version {version!r:.40}. "
             "Install the same version of flr at the server and at every site."
         )
+    if not isinstance(text, str):
+        raise _unreadable(TypeError())
+    return text
+
+
+def read_arrays(content: RecordDict) -> Arrays:
+    """The arrays of a message, none where it has none."""
+    record = content.array_records.get(_ARRAYS)
     try:
-        note = json.loads(str(record[_TEXT]))
-        arrays = content.array_records.get(_ARRAYS)
-        received = {} if arrays is None else from_record(arrays)
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise WireError(
-            f"Expected a note and arrays as flr writes them; they cannot be read "
-            f"({type(error).__name__}). Run the same version of flr everywhere."
-        ) from error
-    return dict(note), received
+        return {} if record is None else from_record(record)
+    except Exception as error:  # NumPy reads headers as Python text: much can be wrong with them
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> WireError:
+    return WireError(
+        f"Expected a note and arrays as flr writes them; they cannot be read "
+        f"({type(error).__name__}). Run the same version of flr everywhere."
+    )

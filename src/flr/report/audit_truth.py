@@ -87,7 +87,7 @@ def report(
     None, and no file, where nobody knows which labels of the data set are right. `dataset` is
     needed where the run's data were given in Python.
     """
-    config = configs.load(folder / "config.toml")
+    config = configs.load_run(folder, code=False)
     if dataset is None:
         dataset = read(config.data)
     if not dataset.verified:

@@ -76,7 +76,7 @@ def read_run(folder: Path) -> RunRecord:
         )
     for name in (path.name, SCENARIO):
         seal.check(folder / name)
-    found, settings = summary.load(folder), config.load(path)
+    found, settings = summary.load(folder), config.load_run(folder, code=False)
     options = [item for part in settings.method for item in part.options.items()]
     made_by = [settings.partition.table("kind"), settings.noise.table("kind"), None]
     if settings.scenario.path is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flr import config as configs
-from flr.config import Config
+from flr.config import Config, own_runs
 from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError
 from flr.engine.pool import prepare
@@ -31,6 +31,7 @@ class Run:
 
     Args:
         folder: Where `flr.run` or `flr run` has put it.
+        trust: Whether code that somebody else's folder names may be imported.
 
     Example:
         >>> run = flr.Run(Path("runs/flr-1"))
@@ -38,11 +39,12 @@ class Run:
     """
 
     folder: Path
+    trust: bool = False
 
     @cached_property
     def config(self) -> Config:
         """The config it was run with, all defaults filled in."""
-        return configs.load(self.folder / "config.toml")
+        return configs.load_run(self.folder, trust=self.trust)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -61,7 +63,8 @@ class Run:
 
     def model(self) -> model_file.SavedModel:
         """The trained classifier."""
-        return model_file.load(self.folder / "model.safetensors", trust=True)
+        trust = self.trust or own_runs.is_own(self.folder)
+        return model_file.load(self.folder / "model.safetensors", trust=trust)
 
 
 def run(
@@ -100,6 +103,7 @@ def run(
     with locked(folder):
         refuse_other_runs(folder)
         scenario.save(folder / "scenario.safetensors")
+        own_runs.seal(folder, resolved)
         # last: a folder with a config is a run that can be resumed
         write_atomically(folder / "config.toml", resolved.to_toml(), sync=True)
         run_record.begin(folder)
@@ -115,6 +119,7 @@ def resume(
     data: Any = None,
     on_round: OnRound | None = None,
     workers: int | None = None,
+    trust: bool = False,
 ) -> Run:
     """Goes on with a run that was stopped, to the same bits as if it never had been.
 
@@ -123,6 +128,7 @@ def resume(
         data: The same data again, where `flr.run` was given some.
         on_round: Called after every round with its line of `metrics.jsonl`.
         workers: How many processes train clients; may differ from before.
+        trust: Whether code that somebody else's folder names may be imported.
 
     Returns:
         The finished run.
@@ -134,7 +140,7 @@ def resume(
         >>> flr.resume("runs/flr-1").summary["accuracy"]
     """
     folder = Path(folder)
-    config = read_config(folder)
+    config = read_config(folder, trust=trust)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
     if config.workers > 1:
@@ -148,17 +154,17 @@ def resume(
         training_data = TrainingData.of(config, dataset, scenario)
         del dataset
         run_in_process(config, training_data, scenario, networks, folder, on_round)
-    return Run(folder)
+    return Run(folder, trust)
 
 
-def read_config(folder: Path) -> Config:
+def read_config(folder: Path, *, trust: bool = False) -> Config:
     """The resolved config of a run that was started."""
     if not (folder / "config.toml").is_file() or not (folder / "scenario.safetensors").is_file():
         raise DataError(
             f"Expected a run folder with config.toml and scenario.safetensors; {folder} is none. "
             "Give the folder that `flr run` has printed; what never started has to be run again."
         )
-    return configs.load(folder / "config.toml")
+    return configs.load_run(folder, trust=trust)
 
 
 def as_config(config: Config | Mapping[str, Any] | str | Path) -> Config:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from flr.client.state import StateFiles
+from flr.client.what_leaves import common_words
 from flr.config import Config
 from flr.data.dataset import Dataset, Ragged, SiteTable, TaskSpec
 from flr.data.on_disk import Numbers
@@ -96,7 +97,10 @@ def run_in_process(
                 verified=data.verified,
             )
             again = f"`flr resume {folder}`"
-            run_federation(config, spec.method, server, transport, state, recorder, folder, again)
+            words = common_words(networks[0], len(data.task_spec.classes))
+            run_federation(
+                config, spec.method, server, transport, state, recorder, folder, again, words
+            )
     facts = ReportFacts(scenario.hash, recorder.noise, attack_of(config, scenario))
     write_results(config, data.task_spec, spec.method, server, folder, facts)
 

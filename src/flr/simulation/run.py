@@ -43,10 +43,12 @@ def run_federation(
     recorder: Recorder,
     folder: Path,
     go_on_with: str,
+    words: Mapping[str, int],
 ) -> None:
     """Trains from the newest checkpoint in the run folder, or from the start, to the last round.
 
-    `go_on_with` is the command that an error names for going on after a stop.
+    `go_on_with` is the command that an error names for going on after a stop; `words` are what the
+    words in declared shapes mean here.
     """
     federation = Federation(
         method=method,
@@ -60,6 +62,7 @@ def run_federation(
         again=go_on_with,
         belongs=run_record.CONFIG,
         records=(records.METRICS, records.CLIENTS),
+        words=words,
     )
     try:
         records.truncate(folder, federation.resume(records.recorded(folder)))

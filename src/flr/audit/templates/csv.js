@@ -1,9 +1,16 @@
 
-// corrections.csv: every field in quotes, every value exactly as it is in the data.
+// corrections.csv: every field in quotes, every value exactly as it is in the data, but for a
+// quote mark before what a spreadsheet would take for a formula (the same as core/plain_text.py).
 
 const COLUMNS = ["name", "given", "decision", "label", "audit"];
 
-const quoted = (value) => `"${value.replaceAll('"', '""')}"`;
+const FORMULA = /^'*[=+\-@\t\r]/;
+const NUMBER = /^[+-][0-9.]+(e[+-]?[0-9]+)?$/i;
+
+const toCell = (value) => (FORMULA.test(value) && !NUMBER.test(value) ? `'${value}` : value);
+const fromCell = (cell) => (cell.startsWith("'") && FORMULA.test(cell) ? cell.slice(1) : cell);
+
+const quoted = (value) => `"${toCell(value).replaceAll('"', '""')}"`;
 
 const toCsv = (rows) => rows.map((row) => row.map(quoted).join(",") + "\r\n").join("");
 
@@ -41,7 +48,7 @@ function readCorrections(text) {
   const suspectAt = new Map(suspects.map(({ name }, i) => [name, i]));
   const classAt = new Map(classes.map((name, i) => [name, i]));
   return rows.map((fields, number) => {
-    const row = Object.fromEntries(header.map((column, i) => [column, fields[i] ?? ""]));
+    const row = Object.fromEntries(header.map((column, i) => [column, fromCell(fields[i] ?? "")]));
     try {
       return readRow(row, suspectAt, classAt);
     } catch (error) {

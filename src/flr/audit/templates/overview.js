@@ -131,7 +131,7 @@ function classRow({ at, labels, wrong }) {
   );
 }
 
-/** Spreadsheets take such values for formulas; they are saved unchanged all the same. */
+/** Spreadsheets take such values for formulas; they are saved with a quote mark before them. */
 function hasFormulas() {
   const risky = /^[=+\-@\t\r]/;
   return classes.some((name) => risky.test(name)) || suspects.some(({ name }) => risky.test(name));

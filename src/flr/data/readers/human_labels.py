@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from flr.core.errors import DataError
-from flr.data import paths
+from flr.data import bombs, paths
 from flr.data.checks import Array
 from flr.data.paths import BROKEN
 from flr.data.readers import pickles
@@ -84,8 +84,10 @@ def _load(file: Path, which: Which, _changed: int, _size: int) -> HumanLabels:
     keys = (CLEAN, _KEYS[which])
     try:
         if file.suffix.lower() == ".npz":
-            with file.open("rb") as raw, np.load(raw, allow_pickle=False) as archive:
-                found: Any = {key: archive[key] for key in keys if key in archive}
+            with file.open("rb") as raw:
+                bombs.refuse_archive(file, raw)
+                with np.load(raw, allow_pickle=False) as archive:
+                    found: Any = {key: archive[key] for key in keys if key in archive}
         else:  # torch's restricted unpickler, which is told of NumPy's arrays only
             with _numpy_allowed():
                 found = torch.load(file, map_location="cpu", weights_only=True)

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from flr.core.errors import DataError
+from flr.data import bombs
 from flr.data.checks import Samples
 from flr.data.on_disk import Inputs, Pictures
 from flr.data.paths import BROKEN, require_folder
@@ -131,6 +132,7 @@ def image_files(folder: Path) -> list[Path]:
 def read_images(files: list[Path], size: int | None) -> Tensor:
     """RGB, n x 3 x height x width, uint8; `size` makes all of them squares."""
     height, width = read_image(files[0], size).shape[:2]
+    bombs.refuse_pictures(files, len(files) * 3 * height * width)
     pixels = torch.empty((len(files), 3, height, width), dtype=torch.uint8)
     for i, file in enumerate(files):
         image = read_image(file, size)
@@ -148,6 +150,7 @@ def read_image(file: Path, size: int | None) -> np.ndarray[tuple[int, ...], np.d
     """RGB, height x width x 3; `size` makes it a square."""
     try:
         with Image.open(file) as image:
+            bombs.refuse_picture(file, *image.size)
             if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
                 raise DataError(
                     f"{file}: expected 8 bits per channel; got {image.mode} (16 or 32 bits). "

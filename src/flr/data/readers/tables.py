@@ -10,7 +10,7 @@ import numpy as np
 
 from flr.core.errors import DataError
 from flr.core.registry import nearest
-from flr.data import checks
+from flr.data import bombs, checks
 from flr.data.checks import Array, Samples
 from flr.data.paths import BROKEN, require_file
 
@@ -20,9 +20,11 @@ def read_npz(path: Path) -> dict[str, Array]:
     require_file(path, "an npz file")
     known = ("x", "y", "x_train", "y_train", "x_test", "y_test", "classes", "site", "site_train")
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            found = {name: file[name] for name in known if name in file}
-            names = list(file)
+        with path.open("rb") as raw:
+            bombs.refuse_archive(path, raw)
+            with np.load(raw, allow_pickle=False) as file:
+                found = {name: file[name] for name in known if name in file}
+                names = list(file)
     except (AttributeError, TypeError) as error:  # a lone npy array is no archive
         raise DataError(
             f"Expected an npz file with named arrays at {path}; got a single array. "

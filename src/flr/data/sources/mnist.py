@@ -14,7 +14,7 @@ import torch
 
 from flr.core.errors import DataError
 from flr.core.registry import register
-from flr.data import paths
+from flr.data import bombs, paths
 from flr.data.checks import Array, times
 from flr.data.dataset import Dataset, LabeledData, Normalization
 
@@ -105,6 +105,7 @@ def read_idx(file: Path, dimensions: int) -> Array:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             shape = _header(file, stream, dimensions)
             size = math.prod(shape)
+            bombs.refuse_size(file, size)
             content = stream.read(size)
             more = len(stream.read(1))
     except paths.BROKEN as error:

@@ -1,0 +1,194 @@
+"""One hostile site: whatever it answers, it is refused by its name and the others go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from direct import DirectGrid, run_config
+from flwr.app import Array, ArrayRecord, Message
+from hostile_answers import DONE, HELLO, WEIGHTS, hostile
+from toys import TINY, settings
+
+from flr.core.contract import Task
+from flr.core.traits import Declared
+from flr.data.dataset import Normalization, TaskSpec
+from flr.engine.refuse_replies import screen
+from flr.flower import node as nodes
+from flr.flower import wire
+from flr.flower.handshake import Handshake
+from flr.flower.membership import Membership
+from flr.flower.server import serve
+from flr.flower.settings import Flower
+from flr.flower.transport import FlowerTransport
+from flr.simulation.api import Run
+
+SITES = TINY["partition"]["clients"]
+
+
+class TwoWards(DirectGrid):
+    """Node 0 answers honestly; what node 1 answers is made from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__({0: {}, 1: {}})
+        self.seed = seed
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        numbers = []
+        for message in messages:
+            number, node = f"m{len(self.messages)}", message.metadata.dst_node_id
+            self.messages.append(message)
+            hello = message.metadata.message_type != "train"
+            honest = ({**(HELLO if hello else DONE), "site": "ward-0"}, None if hello else WEIGHTS)
+            reply = Message(wire.write(*honest), reply_to=message)
+            if node == 1:
+                reply = hostile(self.seed, message, "hello" if hello else "done")
+            self.replies[number] = reply
+            numbers.append(number)
+        return numbers
+
+
+def rounds_with(seed: int) -> list[str]:
+    """Roll call and one task; what is said of both wards, which must not end anything."""
+    grid = TwoWards(seed)
+    handshake = Handshake(grid, {}, lambda _: "")
+    handshake.call()
+    assert handshake.nodes["ward-0"] == 0
+    handshake.nodes.setdefault("ward-1", 1)
+    task_spec = TaskSpec(("a", "b"), (4,), (4,), Normalization((0.0,), (1.0,)), "none")
+    flower = Flower(wait=0.1, timeout=5.0)
+    membership = Membership("0" * 16, ("ward-0", "ward-1"), (21, 21), task_spec, flower)
+    task = Task("fit", (0, 1), WEIGHTS, 1, 1, 2)
+    results = FlowerTransport(handshake, membership, {}, least=1).ask(task, {}, False)
+    accepted, outcomes = screen(task, results, {"extra": Declared("extra", ("classes",), "")})
+    assert 0 in [result.reply.client for result in accepted]
+    for result in accepted:  # what passes is as good as an honest answer
+        assert result.reply.examples == 21
+        assert 0 <= result.seconds < 1e9
+        assert all(torch.isfinite(value).all() for value in result.reply.arrays.values())
+    return [o.reason for o in outcomes] + list(handshake.refused.values())
+
+
+def test_mutated_answers_end_nothing(request, caplog):
+    count, refused = request.config.getoption("--attack-count"), 0
+    for seed in range(count):
+        caplog.clear()
+        reasons = rounds_with(seed)
+        refused += any(reasons)
+        lines = [record.getMessage() for record in caplog.records]
+        assert all(line.isprintable() and len(line) < 1000 for line in reasons + lines), seed
+    assert refused > count / 2
+
+
+@pytest.mark.parametrize("kind", ["hello", "train"])
+def test_a_run_goes_on_beside_hostile_sites(kind, tmp_path):
+    """Two of the sites answer nonsense to everything of one kind, from the first round on."""
+    state = str(tmp_path / "state")
+    nodes: dict[int, Any] = {k: {"partition-id": k, "state-dir": state} for k in range(SITES)}
+    if kind == "hello":
+        nodes |= {SITES + k: {"partition-id": 0, "state-dir": state} for k in range(2)}
+    grid = DirectGrid(nodes)
+    bad, honest = set(list(nodes)[-2:]), grid.push_messages
+
+    def push(messages: Iterable[Message]) -> list[str]:
+        held = list(messages)
+        numbers = honest(held)
+        for message, number in zip(held, numbers, strict=True):
+            asked = message.metadata
+            if asked.dst_node_id in bad and (kind == "hello" or asked.message_type == "train"):
+                grid.replies[number] = hostile(len(grid.messages), message, "done")
+        return numbers
+
+    grid.push_messages = push  # type: ignore[method-assign]
+    everyone = settings("fedavg", train={"participation": 1.0})
+    serve(grid, run_config(everyone, tmp_path / "run"))
+    run = Run(tmp_path / "run")
+    assert len(run.metrics) == TINY["rounds"]
+    refused = {c["site"] for c in run.clients if c["status"] != "ok"}
+    assert refused <= {f"site-{SITES - 1}", f"site-{SITES - 2}"}
+    assert bool(refused) == (kind == "train")
+
+
+def test_arrays_of_another_site_are_not_even_read(monkeypatch):
+    read: list[Any] = []
+    monkeypatch.setattr(wire, "from_record", read.append)
+    grid = TwoWards(0)
+    handshake = Handshake(grid, {}, lambda _: "", nodes={"ward-7": 0})
+    task_spec = TaskSpec(("a", "b"), (4,), (4,), Normalization((0.0,), (1.0,)), "none")
+    flower = Flower(wait=0.1, timeout=5.0)
+    membership = Membership("0" * 16, ("ward-7",), (21,), task_spec, flower)
+    task = Task("fit", (0,), WEIGHTS, 1, 1, 2)
+    (result,) = FlowerTransport(handshake, membership, {}, least=1).ask(task, {}, False)
+    assert "another one now" in result.problem
+    assert not read
+
+
+@pytest.mark.parametrize("shape", ["(1000000000000,)", "(3, 5)", "(-3, -4)", "(2**40,)", "3"])
+def test_an_array_that_claims_another_size_makes_no_room_for_it(shape):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(48)
+    content = wire.write({}, {})
+    content["arrays"] = ArrayRecord(
+        {"w": Array(dtype="float32", shape=(3, 4), stype="numpy.ndarray", data=data)}
+    )
+    with pytest.raises(wire.WireError, match="cannot be read"):
+        wire.read_arrays(content)
+
+
+def test_columns_first_cross_the_wire_too():
+    content = wire.write({}, {})
+    content["arrays"] = ArrayRecord({"w": Array(np.asfortranarray(np.arange(6.0).reshape(2, 3)))})
+    assert wire.read_arrays(content)["w"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
+def test_an_answer_that_flower_cannot_inflate_costs_nobody_elses(tmp_path: Path):
+    grid = DirectGrid({k: {"partition-id": k, "state-dir": str(tmp_path)} for k in range(SITES)})
+    real = grid.pull_messages
+
+    def pull(numbers: Iterable[str]) -> list[Message]:
+        replies = real(numbers)
+        for reply in replies:
+            note = json.loads(str(reply.content.config_records["note"]["json"]))
+            if note["site"] == "site-1" and "stateful" in note:
+                raise KeyError("no such class of objects")
+        return replies
+
+    grid.pull_messages = pull  # type: ignore[method-assign]
+    everyone = settings("fedavg", train={"participation": 1.0})
+    serve(grid, run_config(everyone, tmp_path / "run"))
+    refused = {c["site"]: c["reason"] for c in Run(tmp_path / "run").clients if c["reason"]}
+    assert refused.keys() == {"site-1"}
+    assert "Flower cannot read" in refused["site-1"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        ("missing", "it sent other arrays than most"),
+        ("short", "fedrn.output has shape (3,), expected ('classes',)"),
+    ],
+)
+def test_what_a_method_needs_of_all_is_not_missing(spoil, reason, tmp_path, monkeypatch):
+    real = nodes.execute
+
+    def execute(own: Any, *args: Any) -> Any:
+        found = real(own, *args)
+        sent = found.reply.arrays
+        if own.site == "site-1" and "fedrn.output" in sent:
+            output = sent.pop("fedrn.output")
+            sent |= {"fedrn.output": output[:3]} if spoil == "short" else {}
+        return found
+
+    monkeypatch.setattr(nodes, "execute", execute)
+    ids = {k: {"partition-id": k, "state-dir": str(tmp_path / "state")} for k in range(SITES)}
+    everyone = settings("fedrn", train={"participation": 1.0})
+    serve(DirectGrid(ids), run_config(everyone, tmp_path / "run"))
+    run = Run(tmp_path / "run")
+    assert len(run.metrics) == TINY["rounds"]
+    refused = {c["site"]: c["reason"] for c in run.clients if c["status"] != "ok"}
+    assert refused == {"site-1": reason}
