@@ -55,6 +55,9 @@ class ConfigEntry:
     @property
     def is_code(self) -> bool:
         """Whether the name is that of somebody's own function, which is imported."""
+        partitioner = str(self.options.get("partitioner", "flwr_datasets."))
+        if self.kind == "partition":  # see scenario/partitions/flwr_datasets.py
+            return not partitioner.startswith("flwr_datasets.")
         return is_import(self.kind, self.name) and not self.is_timm
 
     @property
@@ -240,6 +243,11 @@ def without_code() -> Iterator[None]:
         yield
     finally:
         _without_code.reset(before)
+
+
+def reads_code() -> bool:
+    """Whether functions that a config names may be looked at now."""
+    return not _without_code.get()
 
 
 def imported(name: str, kind: str = "model") -> Callable[..., Any]:

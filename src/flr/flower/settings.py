@@ -68,6 +68,8 @@ def read(run_config: Mapping[str, Any]) -> tuple[Flower, dict[str, Any], list[st
     """
     tree = unflatten_dict(dict(run_config))
     own = tree.pop(SECTION, {})
+    if isinstance(tree.get("data"), dict) and tree["data"].get("backbone") == "":
+        del tree["data"]["backbone"]  # Flower's configs have no other way to say: none
     overrides = [part.strip() for part in str(tree.pop("set", "")).split(";") if part.strip()]
     try:
         return Flower.model_validate(own), tree, overrides

@@ -24,7 +24,8 @@ class Backbone(Protocol):
     """A registered backbone, or what a user's `module:function` returns; its fields are options.
 
     Making one reads nothing: only `fingerprint` and `load` look at the weights, and they read
-    them by safe readers only.
+    them by safe readers only. It may have `typical`, a mean and a deviation of its features, for
+    sites that cannot measure them together; else they take features as they are.
     """
 
     @property

@@ -176,6 +176,7 @@ class _Lite:
     weights: Path | None = None
 
     takes: ClassVar[str] = "images"
+    typical: ClassVar[tuple[float, float]] = (0.45, 0.85)  # of all three on photographs
     number: ClassVar[int]
     width: ClassVar[float]
     depth: ClassVar[float]

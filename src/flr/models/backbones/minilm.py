@@ -117,6 +117,7 @@ class MiniLMBackbone:
     tokens: Annotated[int, Ge(3), Le(_PLACES)] = 128
 
     takes: ClassVar[str] = "texts"
+    typical: ClassVar[tuple[float, float]] = (0.0, 384**-0.5)  # its vectors have length 1
     side: ClassVar[int] = 0
 
     def fingerprint(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from flr.config.entry import imported
+from flr.config.entry import imported, reads_code
 from flr.core.errors import ConfigError
 from flr.core.registry import register
 from flr.data.train_test_split import Indices
@@ -39,7 +39,7 @@ class FlwrDatasets(Partition):
                 f"[partition] {name} {_OURS[name]}; it is given as an option of the partitioner, "
                 "too. Remove it."
             )
-        if self._is_missing():  # configs of runs that are over can be read without it
+        if self._is_missing() or not reads_code():  # configs of runs that are over can be read
             return
         try:
             inspect.signature(self._class()).bind(**self._arguments(0))
