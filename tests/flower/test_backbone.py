@@ -108,7 +108,7 @@ def private(folders: dict[str, Path], backbone: Any) -> list[bytes]:
     """Features and pixels of every sample, as they would lie in a message."""
     embedder, found = Embedder(entry(**backbone)), []
     for path in folders.values():
-        x = read_samples(path, CLASSES, training=True, side=embedder.side)[0]
+        x = read_samples(path, CLASSES, training=True, **embedder.reading)[0]
         values = embedder(x, 2).values
         for kind in (torch.float16, torch.float32, torch.float64):
             found += [row.to(kind).numpy().tobytes() for row in values.flatten(0, 1)]

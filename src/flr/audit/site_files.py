@@ -43,7 +43,7 @@ def open_site(files: SiteFiles) -> SiteAudit:
     """Reads all, refuses what does not belong together, and says what is left out."""
     model = model_file.load(files.model, trust=files.trust)
     raw, y, known, names = read_samples(
-        files.data, None, files.label, files.size, training=True, side=model.side
+        files.data, None, files.label, files.size, training=True, **model.reading
     )
     x = model.features(raw)
     _check_shape(model, tuple(x.shape[1:]), files.data)

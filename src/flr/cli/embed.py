@@ -72,7 +72,7 @@ def _of_files(path: Path, embedder: Embedder, label: str) -> dict[str, Any]:
     two = images.parts(path) is not None if path.is_dir() else _has_parts(path)
     found: dict[str, Any] = {}
     for part, training in (("_train", True), ("_test", False)) if two else (("", True),):
-        x, y, known, names = read_samples(path, None, label, training=training, side=embedder.side)
+        x, y, known, names = read_samples(path, None, label, training=training, **embedder.reading)
         found[f"x{part}"] = embedder(x, what=os.fspath(path))[:].half().numpy()
         if y is not None:
             labels = y.numpy()

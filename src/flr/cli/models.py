@@ -99,5 +99,5 @@ def open_data(data: str, model: SavedModel, label: str) -> tuple[Inputs, Tensor 
         named = np.array(dataset.classes)[dataset.test.y.numpy()]
         labels = checks.encode(named, model.classes, data)
         return dataset.test.x, labels, [str(i) for i in range(len(labels))]
-    x, y, _, names = read_samples(path, model.classes, label, side=model.side)
+    x, y, _, names = read_samples(path, model.classes, label, **model.reading)
     return x, y, names

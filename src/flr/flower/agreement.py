@@ -142,9 +142,9 @@ def _each(numbers: tuple[float, ...], shape: tuple[int, ...], key: str) -> tuple
 def _read(
     path: str, flower: Flower, embed: Embedder | None, *, training: bool = False
 ) -> tuple[Numbers, Tensor]:
-    size, side = flower.size or None, embed.side if embed else 0
+    size, how = flower.size or None, embed.reading if embed else {}
     x, y, _, _ = read_samples(
-        Path(path), flower.classes, flower.label, size, training=training, side=side
+        Path(path), flower.classes, flower.label, size, training=training, **how
     )
     if y is None:
         raise ConfigError(f"Expected labelled samples at {path}; there are no labels. Add them.")

@@ -95,9 +95,9 @@ class Source:
 
     def read(self) -> tuple[Inputs, Tensor | None]:
         """As they are; images for a backbone stay on disk."""
-        side = self.embedder.side if self.embedder else 0
+        how = self.embedder.reading if self.embedder else {}
         x, y, _, _ = read_samples(
-            self.path, self.classes, self.label, self.size, training=True, side=side
+            self.path, self.classes, self.label, self.size, training=True, **how
         )
         return x, y
 

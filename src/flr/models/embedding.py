@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -70,9 +70,9 @@ class Embedder:
         return made
 
     @property
-    def side(self) -> int:
-        """In what size pictures on disk are read; a backbone of texts refuses them unread."""
-        return self.backbone.side or 1
+    def reading(self) -> dict[str, Any]:
+        """How `read_samples` should read; a backbone of texts refuses pictures undecoded."""
+        return {"side": self.backbone.side or 1, "texts": self.backbone.takes == "texts"}
 
     def identity(self) -> dict[str, object]:
         """Names the features that come out: backbone, options, and a hash of its files."""

@@ -56,9 +56,9 @@ class SavedModel:
     embedder: Embedder | None = None
 
     @property
-    def side(self) -> int:
-        """The size in pixels in which pictures on disk are to be read; 0: as they are."""
-        return self.embedder.side if self.embedder else 0
+    def reading(self) -> dict[str, Any]:
+        """How `read_samples` should read what the model is asked about."""
+        return self.embedder.reading if self.embedder else {}
 
     def features(self, x: Inputs) -> Numbers:
         """What the networks take: features of raw inputs, or the inputs themselves."""

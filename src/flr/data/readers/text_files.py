@@ -15,10 +15,16 @@ from flr.data.paths import require_file
 from flr.data.readers import tables
 from flr.data.texts import Texts
 
+SUFFIXES = (".csv", ".jsonl", ".ndjson")
 
-def read_texts(path: Path, text: str, label: str, site: str | None) -> Samples:
+
+def read_texts(
+    path: Path, text: str, label: str, site: str | None, *, label_required: bool = True
+) -> Samples:
     """Texts, labels and, where they are named, sites; samples are named by their line."""
     keys = {"text": text, "label": label} | ({} if site is None else {"site": site})
+    if not label_required and label not in _names(path):
+        del keys["label"]
     if len(set(keys.values())) < len(keys):
         raise DataError(
             f"{path}: expected different columns as {', '.join(keys)}; got "
@@ -39,7 +45,15 @@ def read_texts(path: Path, text: str, label: str, site: str | None) -> Samples:
     columns = {key: [cells[key] for cells in found.values()] for key in keys}
     sites = np.array(columns["site"]) if site is not None else None
     lines = [str(line) for line in found]
-    return Samples(Texts.of(columns["text"]), np.array(columns["label"]), lines, sites)
+    labels = np.array(columns["label"]) if "label" in columns else None
+    return Samples(Texts.of(columns["text"]), labels, lines, sites)
+
+
+def _names(path: Path) -> list[str]:
+    """The columns of a table, or the keys of the first object of a JSON-lines file."""
+    if path.suffix.lower() == ".csv":
+        return tables.read_rows(path)[0]
+    return list(next(iter(_objects(path).values())))
 
 
 def _from_csv(path: Path, keys: dict[str, str]) -> dict[int, dict[str, str]]:
@@ -53,6 +67,13 @@ def _from_csv(path: Path, keys: dict[str, str]) -> dict[int, dict[str, str]]:
 
 
 def _from_json_lines(path: Path, keys: dict[str, str]) -> dict[int, dict[str, str]]:
+    return {
+        number: {key: _value(path, number, found, key, name) for key, name in keys.items()}
+        for number, found in _objects(path).items()
+    }
+
+
+def _objects(path: Path) -> dict[int, dict[str, Any]]:
     """Only a line break ends a line: texts may hold whatever else Unicode calls one."""
     require_file(path, "a file of texts")
     try:
@@ -65,10 +86,10 @@ def _from_json_lines(path: Path, keys: dict[str, str]) -> dict[int, dict[str, st
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if not numbered:
         raise DataError(f"{path}: expected at least one line of JSON; got none. Add some.")
-    return {number: _record(path, number, line, keys) for number, line in numbered}
+    return {number: _object(path, number, line) for number, line in numbered}
 
 
-def _record(path: Path, number: int, line: str, keys: dict[str, str]) -> dict[str, str]:
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         found: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -81,7 +102,7 @@ def _record(path: Path, number: int, line: str, keys: dict[str, str]) -> dict[st
             f"{path}, line {number}: expected a JSON object ({{...}}); got "
             f"{type(found).__name__}. Write one object a line."
         )
-    return {key: _value(path, number, found, key, name) for key, name in keys.items()}
+    return found
 
 
 def _value(path: Path, number: int, found: dict[str, Any], key: str, name: str) -> str:

@@ -22,7 +22,7 @@ from flr.data.checks import Samples
 from flr.data.dataset import Dataset
 from flr.data.on_disk import Inputs
 from flr.data.paths import require_file
-from flr.data.readers import images, tables
+from flr.data.readers import images, tables, text_files
 from flr.data.readers.columns import encoded, needs_encoding
 from flr.data.train_test_split import stratified
 
@@ -118,17 +118,22 @@ def read_samples(
     *,
     training: bool = False,
     side: int = 0,
+    texts: bool = False,
 ) -> tuple[Inputs, Tensor | None, tuple[str, ...] | None, list[str]]:
     """Inputs (in the publisher's units), labels, classes and row names of what is to be predicted.
 
     Of a source with a training and a test part this is the test part, or the one for `training`.
     With `side`, images stay on disk, and are squares of so many pixels when they are looked at.
+    With `texts`, a .csv or .jsonl file has a column (or key) "text" for a backbone of texts.
     Labels are None if the source has none; else they are positions in `classes`, or, if that is
     None, in the classes found. Rows are named by their file, by their line (CSV) or by their
     position from 0 (npz).
     """
     read = images.one_by_one(side) if side else images.at_once(size)
-    samples, own = _read_any(path, label, read, training)
+    if texts and path.suffix.lower() in text_files.SUFFIXES:
+        samples, own = text_files.read_texts(path, "text", label, None, label_required=False), None
+    else:
+        samples, own = _read_any(path, label, read, training)
     x = samples.x
     if samples.y is None:
         return x, None, classes or own, samples.names
