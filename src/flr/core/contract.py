@@ -5,7 +5,8 @@ clients, and `reduce` turns their replies into the next state. A client answers 
 (client/what_leaves.py), which calls the method's client hooks. The engine decides only *where*
 clients run.
 
-A complete method in forty lines is methods/fedprox.py. All hooks are optional: `Method` itself is FedAvg.
+A complete method in forty lines is methods/fedprox.py. All hooks are optional: `Method` itself is
+FedAvg.
 """
 
 from __future__ import annotations
