@@ -15,6 +15,7 @@ from torch import Tensor
 from flr.audit.evidence import Evidence
 from flr.audit.findings import Audit, audit, write
 from flr.core.errors import ConfigError
+from flr.core.plain_text import from_cell
 
 CLASSES = ("cat", "dog", 'a "fox", red', "<b>owl</b>")
 
@@ -182,7 +183,7 @@ def test_the_files_hold_what_was_found_and_any_name(
     write(found, tmp_path)
     with (tmp_path / "suspects.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [row["name"] for row in rows] == [suspect.name for suspect in found.suspects]
+    assert [from_cell(row["name"]) for row in rows] == [suspect.name for suspect in found.suspects]
     assert [row["given"] for row in rows] == [suspect.given for suspect in found.suspects]
     assert [int(row["rank"]) for row in rows] == list(range(1, len(rows) + 1))
     kept = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))

@@ -23,6 +23,7 @@ from flr.audit.pictures import SIDE, encode, from_inputs
 from flr.audit.site_files import SiteFiles, newest_state, open_site
 from flr.core import seal
 from flr.core.errors import DataError
+from flr.core.plain_text import from_cell
 from flr.data.sources.digits import Digits
 from flr.flower.server import serve
 from flr.models import model_file
@@ -84,7 +85,7 @@ def words(ward: Path, *more: object) -> list[object]:
 
 def labels_of(path: Path) -> dict[str, str]:
     with path.open(encoding="utf-8", newline="") as file:
-        return {row["name"]: row["label"] for row in csv.DictReader(file)}
+        return {from_cell(row["name"]): from_cell(row["label"]) for row in csv.DictReader(file)}
 
 
 def write_labels(path: Path, labels: dict[str, str]) -> Path:

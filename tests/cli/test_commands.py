@@ -129,9 +129,9 @@ def test_a_saved_scenario_is_shared(cli, config, tmp_path):
 
 def test_what_is_predicted_is_no_formula(cli, config, tmp_path):
     assert cli("run", config, "--out", "r").code == 0
-    file = Path("r/model.safetensors")
-    tensors, meta = arrays.load(file)
+    tensors, meta = arrays.load(Path("r/model.safetensors"))
     meta["classes"] = [f"=1+{k}" for k in range(10)]
+    file = Path("from-elsewhere.safetensors")
     arrays.save(file, tensors, meta)
     np.savez(tmp_path / "x.npz", x=np.zeros((3, 1, 8, 8), np.uint8))
     assert cli("predict", file, "x.npz", "--out", "p.csv").code == 0

@@ -30,7 +30,7 @@ from flr.simulation.api import Run
 
 SITES = 3
 CLASSES = ("cat", "dog")
-LITE = {"name": "efficientnet-lite0", "size": 32}
+LITE = {"name": "efficientnet-lite0", "size": 64}
 OWN = {"classes": "cat, dog", "min-sites": SITES, "wait": 120.0}
 TRAIN = {"model": "mlp", "participation": 1.0, "epochs": 2, "batch": 10, "lr": 0.1}
 
@@ -231,7 +231,7 @@ def test_real_nodes_send_the_same_bits_and_nothing_else(folders, tmp_path):
     changed = {
         "seed": 3,
         "rounds": 2,
-        "set": "data.backbone.name='efficientnet-lite0'; data.backbone.size=32; data.views=2",
+        "set": "data.backbone.name='efficientnet-lite0'; data.backbone.size=64; data.views=2",
         **{f"train.{key}": value for key, value in TRAIN.items()},
         **{f"flower.{key}": value for key, value in OWN.items()},
         "train.momentum": Run(tmp_path / "here").config.train.momentum,

@@ -66,7 +66,7 @@ def seal(folder: Path, config: Config) -> None:
     """Remembers that this user made the folder; only one that names code needs it."""
     if config.code():
         try:
-            write_atomically(folder / SEAL, _seal_of(config))
+            write_atomically(folder / SEAL, _seal_of(config), sync=True)
         except OSError as error:
             log.warning("This run will want --trust when it is read again (%s).", error)
 
