@@ -63,7 +63,7 @@ class Run:
 
     def model(self) -> model_file.SavedModel:
         """The trained classifier."""
-        trust = self.trust or own_runs.is_own(self.folder)
+        trust = self.trust or own_runs.own_code(self.folder)
         return model_file.load(self.folder / "model.safetensors", trust=trust)
 
 
