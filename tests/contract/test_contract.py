@@ -19,7 +19,7 @@ METHODS: list[Any] = [
     if entry.factory.__module__.startswith("flr.")
 ]
 STACKS: list[Any] = [
-    ["flr", other] for other in ("mixup", "dividemix", "fedprox", "feddyn", "gce", "ls")
+    ["flr", other] for other in ("mixup", "dividemix", "fedprox", "feddyn", "gce", "ls", "fednoro")
 ]
 VARIANTS: list[Any] = [  # options that change what is kept or when the network is asked
     {"name": "flr", "server_predictions": "round"},

@@ -22,7 +22,7 @@ EQUATIONS = "docs/reference/equations.md"
 METHODS = "docs/reference/methods.md"
 CONFIG = "docs/reference/config.md"
 SECTIONS = ("data", "scenario", "partition", "noise", "attack", "train", "eval")
-SHARED = ("soft_labels", "lid", "mixmatch", "mixtures", "selection")
+SHARED = ("soft_labels", "lid", "mixmatch", "mixtures", "noisy_clients", "selection")
 MODULES = [
     *(f"flr.methods.shared.{name}" for name in SHARED),
     "flr.report.memorization",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -60,6 +61,21 @@ def larger_mean(
         warnings.simplefilter("ignore", ConvergenceWarning)
         posterior = mixture.fit(column).predict_proba(column)
     return torch.from_numpy(posterior[:, mixture.means_[:, 0].argmax()].copy())
+
+
+def several_splits(rows: Tensor, seeds: Iterable[int]) -> list[Tensor]:
+    """For each seed, which rows (n x d) are of the component with the larger sum of means."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    plain, found = rows.detach().cpu().to(torch.float64).numpy(), []
+    with _one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for seed in seeds:
+            mixture = GaussianMixture(n_components=2, random_state=seed).fit(plain)
+            larger = mixture.means_.sum(1).argmax()
+            found.append(torch.from_numpy(mixture.predict(plain) == larger))
+    return found
 
 
 def _one_thread() -> AbstractContextManager[Any]:
