@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flr.cli import portable
 from flr.cli.progress import RunProgress
 from flr.cli.terminal import console
 from flr.config.overrides import apply
@@ -90,6 +91,8 @@ def reproduce(
     above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
     runner = Runner(out, above, workers, watched)
     parts = only.split(",") if only else ()
+    if train and not plan:
+        portable.restart()
     for found in experiment.load_all(name, scale.value, quick):
         chosen = found.seeds if seeds is None else numbers(seeds)
         if plan:

@@ -18,6 +18,7 @@ from flr.client.state import StateFiles
 from flr.client.worker import BenchmarkWorker, Sites, WorkerSpec
 from flr.config import Config
 from flr.config.entry import ConfigEntry
+from flr.core import bits
 from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Benchmark, Method, Server
 from flr.core.errors import ConfigError, DataError
@@ -164,6 +165,7 @@ def make_worker_spec(
     views: Mapping[str, Numbers] | None = None,
 ) -> WorkerSpec:
     """What the workers of this run are made from; holds no clean label."""
+    bits.require(config.bits)
     return WorkerSpec(
         method=config.build_method(),
         sites=sites,
