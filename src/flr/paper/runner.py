@@ -23,7 +23,7 @@ from flr.paper.experiment import Coordinates, Experiment, Models, merge
 from flr.paper.results import Cell
 from flr.scenario.scenario import Scenario
 from flr.simulation import api
-from flr.simulation.build import load_scenario
+from flr.simulation.build import load_data, load_scenario
 from flr.simulation.run import OnRound
 
 Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
@@ -161,17 +161,23 @@ class Runner:
         shutil.rmtree(done)
 
     def dataset(self, config: Config) -> Dataset:
-        """The data set before any choice of samples; read once for all cells."""
-        source = config.data.source
-        key = canonical_json(source.table("name"))
+        """The data set before any choice of samples, or its features; read once for all cells."""
+        source, settings = config.data.source, config.data
+        key = canonical_json(
+            source.table("name") if settings.backbone is None else settings.table()
+        )
         if key not in self._datasets:
             self._datasets.clear()  # one at a time: they are large
-            self._datasets[key] = source.build().load()
+            read = source.build().load()
+            own = config.model_copy(update={"workers": self.workers})
+            self._datasets[key] = read if settings.backbone is None else load_data(own, read)
         return self._datasets[key]
 
     def scenario(self, config: Config) -> tuple[Dataset, Scenario]:
         """The samples and labels of a run."""
-        dataset = subset(self.dataset(config), config.data.train, config.data.test)
+        dataset = self.dataset(config)
+        if config.data.backbone is None:
+            dataset = subset(dataset, config.data.train, config.data.test)
         return dataset, load_scenario(config, dataset)
 
     def model(self, name: str) -> Path:
