@@ -89,7 +89,7 @@ def test_a_saved_scenario_goes_with_a_preset():
 def test_aliases_get_the_options_of_what_they_are_aliases_of():
     config = parse({"preset": "cifar100", "method": "flr+"})
     assert config.method[0].options["iterations"] == 10
-    assert config.method[0].options["inner"] == {"name": "flr", "lam": 3.0}
+    assert config.method[0].options["inner"] == {"name": "flr", "lam": 5.0}
     assert parse({"preset": "cifar100", "method": "global"}).method[0].options["lam"] == 2.5
 
 

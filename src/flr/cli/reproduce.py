@@ -25,9 +25,8 @@ from flr.simulation.run import OnRound
 if TYPE_CHECKING:
     from flr.config import Config
     from flr.paper.experiment import Experiment
+    from flr.paper.queue import Queue
     from flr.paper.runner import ExperimentResults, Runner
-
-    Queue = list[tuple[Experiment, tuple[int, ...]]]
 
 
 class Scale(StrEnum):
@@ -72,7 +71,8 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of cells, tables and pictures.")] = Path(
         "reproduction"
     ),
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes of a run.")] = 2,
+    lanes: Annotated[int, typer.Option(min=1, help="Runs at a time, of all that is asked.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto.")] = "auto",
     changes: Annotated[
         list[str] | None,
@@ -80,7 +80,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """One table or figure of the paper: trains what is missing, then writes it."""
-    from flr.paper import experiment
+    from flr.paper import experiment, queue
     from flr.paper.runner import Runner
 
     if listing:
@@ -103,14 +103,17 @@ def reproduce(
         )
     found = queued(name, scale, quick, seeds)
     above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
-    runner = Runner(out, above, workers, watched)
+    runner = Runner(out, above, workers, watched if lanes == 1 else said)
     parts = only.split(",") if only else ()
     if plan:
         show_plan(found, runner, parts)
         return
     if train:
         portable.restart()
-    for each, chosen in found:
+    if train and (name == ALL or lanes > 1):
+        queue.train_in_lanes(runner, found, parts, lanes)
+        train = False
+    for each, chosen in {each.name: (each, chosen) for each, chosen in found}.values():
         make(runner.reproduce(each, chosen, parts) if train else runner.gather(each, chosen))
 
 
@@ -156,6 +159,13 @@ def watched(label: str, rounds: int) -> Iterator[OnRound | None]:
     """The progress of one run."""
     with RunProgress(label, rounds, console) as progress:
         yield progress
+
+
+@contextmanager
+def said(label: str, _rounds: int) -> Iterator[OnRound | None]:
+    """One run of several at a time: its name, for bars would overwrite each other."""
+    console.print(label, soft_wrap=True, markup=False)
+    yield None
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -56,15 +56,19 @@ class Runner:
         `only` names rows or settings to be trained.
         """
         todo = self.missing(experiment, seeds, only)
-        self._check_data(experiment, [run.config for run in todo.values()])
-        before = self.pretraining(experiment)
-        first = None if before is None else results.hash_of(before)  # all others need its model
+        self.check_data(experiment, [run.config for run in todo.values()])
         for patience in (0, -1):  # first what nobody else is at; then what is left, once it is free
             for name, run in todo.items():
-                with self.claimed(name, -1 if name == first else patience) as mine:
-                    if mine:
-                        self._finish(experiment.name, name, run)
+                self.finish(experiment, name, run, patience)
         return self.gather(experiment, seeds)
+
+    def finish(self, experiment: Experiment, name: str, run: MissingRun, patience: float) -> None:
+        """Trains a run that no other process is at, or stops being at; all need the first model."""
+        before = self.pretraining(experiment)
+        first = before is not None and name == results.hash_of(before)
+        with self.claimed(name, -1 if first else patience) as mine:
+            if mine:
+                self._train(experiment.name, name, run)
 
     def gather(
         self, experiment: Experiment, seeds: Sequence[int] | None = None
@@ -140,7 +144,7 @@ class Runner:
         finally:
             lock.release()
 
-    def _finish(self, table: str, name: str, missing: MissingRun) -> None:
+    def _train(self, table: str, name: str, missing: MissingRun) -> None:
         """Trains a run, unless another process has done so since, and keeps its cell."""
         if self._has(name, missing.models):
             return
@@ -184,7 +188,7 @@ class Runner:
         """Where the model of a cell lies, if it was kept."""
         return self.folder / results.MODELS / f"{name}.safetensors"
 
-    def _check_data(self, experiment: Experiment, configs: Sequence[Config]) -> None:
+    def check_data(self, experiment: Experiment, configs: Sequence[Config]) -> None:
         """Deals every split out once, so that hours do not end at data that is not there."""
         different = {
             canonical_json([c.data.table(), c.partition.table("kind"), c.noise.table("kind")]): c
