@@ -47,6 +47,12 @@ QUICK: dict[str, Any] = {
     "train": {"epochs": 1, "batch": 20},
     "eval": {"every": 6, "memorization_every": 12},
 }
+# more sites need more samples, and more rounds to be asked in by FedCorr's first stage
+QUICK_FEATURES: dict[str, Any] = {
+    "rounds": 110,
+    "data": {"train": 4000, "test": 400},
+    "eval": {"every": 30, "memorization_every": 60},
+}
 # of a setting or row; the rest is config
 _WORDS = ("title", "only", "ours", "panel", "x", "trials", "wrong")
 
@@ -163,6 +169,8 @@ class Experiment:
         if "preset" in self.document:
             tree["preset"] = self.document["preset"]
         quick = QUICK if self.quick and self.rows else {}  # what is only looked at takes no time
+        if quick and self.scale == "features":
+            quick = merge(quick, QUICK_FEATURES)
         for layer in (*layers, quick, above or {}):
             tree = merge(tree, layer)
         return configs.parse(tree | {"seed": seed}, source=f"{self.name} ({self.scale})")
@@ -200,8 +208,8 @@ def load(name: str, scale: Scale = "laptop", quick: bool = False) -> Experiment:
         raise ConfigError(unknown("experiment", name, names()))
     if scale not in scales(name):
         raise ConfigError(
-            f"Expected a table or figure of the scale {scale}; {name} has {', '.join(scales(name))}. "
-            "Use one of these."
+            f"Expected a table or figure of the scale {scale}; {name} has "
+            f"{', '.join(scales(name))}. Use one of these."
         )
     document = _document(name)
     over = {each: document.pop(each, {}) for each in OVER}

@@ -41,7 +41,7 @@ def train(runner: Runner, queue: Queue, only: Sequence[str] = ()) -> None:
 
 
 def train_in_lanes(runner: Runner, queue: Queue, only: Sequence[str], lanes: int) -> None:
-    """The same by several processes that end with this one; data that is not there is said first."""
+    """The same by several processes that end with this one; missing data is said first."""
     looking = replace(runner)  # whose data do not travel to the lanes
     for experiment, seeds in queue:
         todo = runner.missing(experiment, seeds, only)
