@@ -29,6 +29,11 @@ from flr.simulation.run import OnRound
 Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
 
 
+def unseen(_label: str, _rounds: int) -> AbstractContextManager[None]:
+    """Shows nothing."""
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class MissingRun:
     """A run that has to be trained."""
@@ -45,7 +50,7 @@ class Runner:
     folder: Path
     changes: Mapping[str, Any] = field(default_factory=dict)  # laid over every config
     workers: int = 2
-    watch: Watch = lambda _label, _rounds: nullcontext()  # shows nothing
+    watch: Watch = unseen
     _datasets: dict[str, Dataset] = field(default_factory=dict, init=False, repr=False)
 
     def reproduce(
