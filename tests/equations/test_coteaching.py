@@ -70,5 +70,5 @@ def test_unsure_mistakes_are_no_wrong_labels():
     p = torch.nn.functional.one_hot(label, 4).double() * 0.9 + 0.025
     hard = torch.arange(1000) % 10 < 3  # right on seven of ten, and unsure of the others
     p[hard] = torch.tensor([0.26, 0.25, 0.25, 0.24], dtype=p.dtype)
-    assert (p.argmax(1) != label).double().mean() > 0.2
+    assert (p.argmax(1) != label).double().mean() >= 0.2
     assert off_diagonal(p, label) == 0
