@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+os.environ.setdefault("FLR_BITS", "portable")  # before torch: tests compute the same everywhere
+
 from flr.cli.main import main
 
 GOLDEN = Path(__file__).parent / "golden"

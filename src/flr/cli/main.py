@@ -17,7 +17,7 @@ from rich.logging import RichHandler
 
 from flr import __version__
 from flr import config as configs
-from flr.cli import data, flower
+from flr.cli import data, flower, portable
 from flr.cli.audit import audit, relabel
 from flr.cli.demo import demo
 from flr.cli.embed import embed
@@ -96,6 +96,8 @@ def run(
 
     overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
     resolved = read(config, overrides, trust)
+    if resolved.bits == "portable":
+        portable.restart()
     folder = default_folder(resolved) if out is None else out
     say(f"Run folder: {folder}")
     for part in parts_of(resolved.build_method()):
@@ -114,6 +116,8 @@ def resume(
     from flr.simulation import api
 
     config = api.read_config(folder, trust=trust)
+    if config.bits == "portable":
+        portable.restart()
 
     def go_on(show: RunProgress) -> Any:
         return api.resume(folder, on_round=show, workers=workers, trust=trust)

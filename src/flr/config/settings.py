@@ -21,6 +21,7 @@ from pydantic import (
 from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
 from flr.config.errors import ConfigProblem, ProblemsError
 from flr.core.arrays import canonical_json
+from flr.core.bits import Bits
 from flr.core.combine import stack
 from flr.core.contract import Method
 
@@ -208,6 +209,7 @@ class Config(BaseModel):
     drop: Annotated[float, Field(ge=0, lt=1)] = 0.0
     checkpoint_every: Count = 10
     trackers: tuple[Literal["tensorboard"], ...] = ()
+    bits: Bits = "machine"
     data: Data = Field(default_factory=Data)
     scenario: ScenarioConfig = Field(default_factory=ScenarioConfig)
     partition: Partition = _default("partition", "iid")
@@ -237,7 +239,7 @@ class Config(BaseModel):
 
     def group_key(self) -> str:
         """What `compare` groups by besides the scenario: all that shapes a result, method aside."""
-        free = {"seed", "method", "workers", "checkpoint_every", "trackers"}
+        free = {"seed", "method", "workers", "checkpoint_every", "trackers", "bits"}
         free |= {"scenario", "partition", "noise"}
         tree = {k: v for k, v in self._tree().items() if k not in free}
         tree["data"].pop("path", None)  # the scenario's hash holds the content
@@ -253,6 +255,7 @@ class Config(BaseModel):
                 "method": methods[0] if len(methods) == 1 else methods,
                 "aggregate": self.aggregate.short(),
                 "trackers": self.trackers,
+                "bits": None if self.bits == "machine" else self.bits,
                 "data": self.data.table(),
                 "scenario": dict(self.scenario),
                 "partition": self.partition.table("kind") if drawn else None,

@@ -22,7 +22,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import FileLock
 
 from flr.config import Config, ConfigEntry
@@ -35,13 +34,14 @@ from flr.methods.shared.wrapper import Wrapper
 from flr.report import summary
 from flr.report.memorization import KEYS
 from flr.report.summary import SIDES
+from flr.simulation import run_record
 from flr.simulation.api import Run
 
 FORMAT = 1
 LARGEST = 20_000  # bytes
 MODELS = "models"  # where models of cells are kept, named like them
 _HASH = re.compile(rb'"hash": ?"([0-9a-f]{16})"')
-_IRRELEVANT = ("workers", "checkpoint_every", "trackers", "min_replies")
+_IRRELEVANT = ("workers", "checkpoint_every", "trackers", "min_replies", "bits")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def write(folder: Path, table: str, run: Run) -> Cell:
         "curve": _curve(run.metrics),
         "revision": revision(),
         "revisions": revisions(run.config.build_method()),
-        "torch": torch.__version__,
+        "made_with": run_record.made_with(),
         "made": datetime.now(UTC).date().isoformat(),
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)

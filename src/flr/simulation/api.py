@@ -10,6 +10,7 @@ from typing import Any
 
 from flr import config as configs
 from flr.config import Config, own_runs
+from flr.core import bits
 from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError
 from flr.engine.pool import prepare
@@ -94,6 +95,7 @@ def run(
         >>> done.summary["accuracy"]
     """
     resolved = pinned(as_config(config))
+    bits.require(resolved.bits)
     if resolved.workers > 1:
         prepare()
     dataset = load_data(resolved, data)
