@@ -17,6 +17,7 @@ from flr.flower import wire
 from flr.flower.differential_privacy import clipping_mod
 from flr.flower.node import RefusalError, SiteConfig, SiteTask
 from flr.flower.run_spec import RunSpec
+from flr.flower.what_left import ledger_mod
 from flr.flower.wire import WireError
 
 log = logging.getLogger("flr")
@@ -28,6 +29,7 @@ def client_app() -> ClientApp:
     """What runs at every site: says who it is and does tasks; data, state and device are its own.
 
     A site clips its update itself when it is asked by "train.private" (Flower's clipping mod).
+    Whatever it answers is in its ledger before it leaves.
 
     Returns:
         The app to name as `clientapp` in `[tool.flwr.app.components]`.
@@ -36,7 +38,7 @@ def client_app() -> ClientApp:
         >>> app = client_app()
     """
     log_to_stderr()
-    app = ClientApp()
+    app = ClientApp(mods=[ledger_mod])  # outside of all others: it sees what is sent
     app.query("hello")(lambda message, context: respond(message, context, say_hello))
 
     def train(message: Message, context: Context) -> Message:

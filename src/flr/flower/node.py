@@ -83,8 +83,14 @@ class SiteConfig(BaseModel):
             )
         if own.get("data") is None and number is None:
             raise RefusalError(f"its node config names no data. Known keys: {', '.join(KEYS)}")
-        own["state-dir"] = own.get("state-dir") or os.environ.get("FLR_STATE") or "~/.flr/state"
+        own["state-dir"] = str(state_dir(own))
         return cls.model_validate(own)
+
+
+def state_dir(own: Mapping[str, Any]) -> Path:
+    """Where a node with this config keeps what it keeps, its ledger too."""
+    given = own.get("state-dir") or os.environ.get("FLR_STATE") or "~/.flr/state"
+    return Path(str(given)).expanduser()
 
 
 @dataclass(frozen=True)
