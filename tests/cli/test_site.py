@@ -8,7 +8,12 @@ import pytest
 from direct import train_on_flower
 from toys import settings
 
+from flr.config import parse
+from flr.config import policy as policies
+from flr.core import registry
 from flr.flower import ledger
+
+CLEAN = {"scenario": {"benchmark": 10}}  # which some methods need
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +51,29 @@ def test_a_folder_without_one_is_named(cli, tmp_path):
     shown = cli("site", "ledger", tmp_path)
     assert shown.code == 4
     assert "it has no ledger.jsonl" in shown.message
+
+
+def test_an_example_policy_is_fine_and_sends_weights_only(cli, tmp_path):
+    made = cli("site", "policy", tmp_path)
+    assert made.code == 0
+    path = tmp_path / policies.NAME
+    assert str(path) in made.out
+    policy = policies.load(path)
+    assert policy == policies.load(path)
+    assert all(len(line) <= 100 for line in path.read_text().splitlines())
+    shown = cli("site", "policy", tmp_path)
+    assert shown.code == 0
+    assert "arrays: weights\n" in shown.out
+    assert "backbones: all\n" in shown.out
+    assert "code: none\n" in shown.out
+    for name, entry in registry.entries("method").items():
+        quiet = not entry.factory(**entry.fixed).traits.sends
+        agreed = not list(policies.objections(policy, parse({"method": name, "rounds": 1} | CLEAN)))
+        assert agreed == (quiet and name != "fedcorr"), name
+
+
+def test_a_broken_policy_is_named(cli, tmp_path):
+    (tmp_path / policies.NAME).write_text("rounds = 0")
+    shown = cli("site", "policy", tmp_path)
+    assert shown.code == 3
+    assert "line 1: rounds = 0 should be" in shown.message

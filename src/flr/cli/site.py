@@ -8,13 +8,15 @@ from typing import Annotated
 import typer
 
 from flr.cli.terminal import console, say
+from flr.config import policy as policies
+from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
 from flr.core.plain_text import plain
 from flr.flower import ledger as ledgers
 from flr.flower.ledger import Line
 from flr.report.table import Table, to_rich
 
-app = typer.Typer(help="At a site: what has left it.", no_args_is_help=True)
+app = typer.Typer(help="At a site: what has left it, and what may.", no_args_is_help=True)
 
 StateDir = Annotated[Path, typer.Argument(help="A node's state-dir.", metavar="FOLDER")]
 
@@ -40,6 +42,23 @@ def ledger(folder: StateDir) -> None:
         "changed or removed. The last line's digest; note it elsewhere, and all before it is "
         f"fixed:\n{found.lines[-1].digest if found.lines else '-'}"
     )
+
+
+@app.command()
+def policy(folder: StateDir) -> None:
+    """Write an example policy.toml into FOLDER; one that is there is checked and shown."""
+    path = folder / policies.NAME
+    if path.exists():
+        agreed = policies.load(path)
+        say(f"{path} is fine. The site agrees to:")
+        for key, value in agreed:
+            listed = "all" if value is None else value
+            listed = ", ".join(value) or "none" if isinstance(value, tuple) else listed
+            say(f"  {key}: {listed}")
+        return
+    write_atomically(path, policies.example(), sync=True)
+    say(f"{path} is an example: change it as you like, and run this again to check it.")
+    say("A node with this state-dir keeps to it from the next message on.")
 
 
 def show_run(lines: list[Line]) -> None:

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
+from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry, without_code
 from flr.config.errors import ConfigProblem, ProblemsError
 from flr.core.arrays import canonical_json
 from flr.core.combine import stack
@@ -221,10 +221,19 @@ class Config(BaseModel):
         """The method's name in tables and pictures: "flr" or "flr+fedprox"."""
         return "+".join(entry.name for entry in self.method)
 
+    def backbones(self) -> list[ConfigEntry]:
+        """The pretrained networks: one that makes features, one that is trained further."""
+        found = [] if self.data.backbone is None else [self.data.backbone]
+        if self.train.model.is_backbone:
+            with without_code():  # it was looked at when the model was read
+                inside = self.train.model.options["backbone"]
+                found.append(parse_entry("backbone", inside, default="efficientnet-lite0"))
+        return found
+
     def code(self) -> list[ConfigEntry]:
         """What names somebody's own functions, which a run imports."""
-        entries = [self.train.model, self.data.backbone, self.partition]
-        return [entry for entry in entries if entry is not None and entry.is_code]
+        entries = [self.train.model, *self.backbones(), self.partition]
+        return [entry for entry in entries if entry.is_code]
 
     def build_method(self) -> Method:
         """The stack of all methods named."""

@@ -12,8 +12,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from flr.core.arrays import Arrays
 from flr.core.errors import ConfigError, FlrError
+from flr.core.plain_text import plain
 from flr.flower import node as nodes
-from flr.flower import wire
+from flr.flower import consent, wire
 from flr.flower.differential_privacy import clipping_mod
 from flr.flower.node import RefusalError, SiteConfig, SiteTask
 from flr.flower.run_spec import RunSpec
@@ -76,12 +77,16 @@ def server_app() -> ServerApp:
 
 def say_hello(own: SiteConfig, note: dict[str, Any], _: Arrays) -> Said:
     """Who a site is and what its data are like."""
-    return nodes.hello(own, RunSpec.from_note(note)), None
+    run_spec = RunSpec.from_note(note)
+    consent.require(own, run_spec)
+    return nodes.hello(own, run_spec), None
 
 
 def do_task(own: SiteConfig, note: dict[str, Any], received: Arrays) -> Said:
     """One task of the server, at a site."""
-    result = nodes.execute(own, RunSpec.from_note(note), SiteTask.of(note), received)
+    run_spec, site_task = RunSpec.from_note(note), SiteTask.of(note)
+    consent.require(own, run_spec, site_task.task)
+    result = nodes.execute(own, run_spec, site_task, received)
     said = {
         "site": own.site,
         "examples": result.reply.examples,
@@ -101,6 +106,7 @@ def respond(
         site = own.site
         said, arrays = act(own, *wire.read(message.content))
     except (RefusalError, WireError) as error:  # about the server's message, not our data
+        log.warning("%s refused: %s", site or "this node", plain(error))
         said = {"site": site, "problem": str(error)}
     except ConfigError as error:
         log.error("%s", error)  # may name files: what a model's module says when imported

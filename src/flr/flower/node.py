@@ -35,7 +35,7 @@ from flr.simulation.build import threads
 
 log = logging.getLogger("flr")
 
-KEYS = ("site", "data", "label", "size", "classes", "state-dir", "device")  # of the node's config
+KEYS = ("site", "data", "label", "size", "classes", "state-dir", "policy", "device")
 
 _BESIDE = ("partition-id", "num-partitions")  # Flower's own
 _EXPERIMENT = re.compile(r"[0-9a-f]{16}")
@@ -61,6 +61,7 @@ class SiteConfig(BaseModel):
     size: int | None = None
     classes: Names | None = None
     state_dir: UserPath
+    policy: UserPath | None = None  # None: policy.toml in `state_dir`, if there is one
     device: str = "cpu"
 
     @classmethod
