@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry, without_code
+from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
 from flr.config.errors import ConfigProblem, ProblemsError
 from flr.core.arrays import canonical_json
 from flr.core.combine import stack
@@ -222,13 +222,9 @@ class Config(BaseModel):
         return "+".join(entry.name for entry in self.method)
 
     def backbones(self) -> list[ConfigEntry]:
-        """The pretrained networks: one that makes features, one that is trained further."""
-        found = [] if self.data.backbone is None else [self.data.backbone]
-        if self.train.model.is_backbone:
-            with without_code():  # it was looked at when the model was read
-                inside = self.train.model.options["backbone"]
-                found.append(parse_entry("backbone", inside, default="efficientnet-lite0"))
-        return found
+        """The pretrained networks: one that is trained further, one that makes features."""
+        found = [self.train.model.backbone, self.data.backbone]
+        return [entry for entry in found if entry is not None]
 
     def code(self) -> list[ConfigEntry]:
         """What names somebody's own functions, which a run imports."""
