@@ -10,8 +10,8 @@ import typer
 
 from flr.cli import flower, site
 from flr.flower.new_app import write_app
-from flr.flower.node import KEYS
 from flr.flower.settings import Flower
+from flr.flower.site_config import KEYS
 from flr.report import describe
 
 REFERENCE = "docs/reference/flower.md"

@@ -1,6 +1,7 @@
 """What a site agrees to: `policy.toml`, read and checked as a config is.
 
-A key that is left out agrees to everything, an empty list to nothing.
+A key that is left out agrees to everything, an empty list to nothing. Code of others is another
+matter: a site imports what it has named itself, and nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Policy(BaseModel):
     rounds: Count | None = None  # of one run, as the server announces it
     replies: Count | None = None  # with arrays, in one run, as the site itself counts them
     backbones: Names = None  # pretrained networks by name, "timm" or "timm:resnet50"
-    code: Names = None  # of others that a run imports, "module:function"
+    code: tuple[str, ...] = ()  # of others that a run may import, "module:function"
 
     @model_validator(mode="after")
     def _known_names(self) -> Policy:
@@ -83,7 +84,6 @@ def objections(policy: Policy, config: Config, task: str = FIT) -> Iterator[str]
         "tasks": [FIT, *method.tasks(), task],
         "arrays": [WEIGHTS, *(declared.name for declared in method.traits.sends)],
         "backbones": [_short(entry) for entry in config.backbones() if not entry.is_code],
-        "code": [str(entry.options.get("partitioner", entry.name)) for entry in config.code()],
     }
     for key, names in asked.items():
         agreed: Names = getattr(policy, key)
@@ -96,6 +96,13 @@ def objections(policy: Policy, config: Config, task: str = FIT) -> Iterator[str]
             yield f"its policy agrees to {some}; this run has {', '.join(odd)}"
     if policy.rounds is not None and config.rounds > policy.rounds:
         yield f"its policy agrees to {policy.rounds} rounds; this run has {config.rounds}"
+    named = dict.fromkeys(map(_imported, config.code()))
+    if odd := [name for name in named if name not in policy.code]:
+        listed = ", ".join(policy.code) or "none"
+        yield (
+            f"it imports code that its policy names ({listed}) and no other; this run has "
+            f"{', '.join(odd)}. If it may run there: `code` in the policy.toml of its state-dir"
+        )
 
 
 def method_names(entries: Iterable[ConfigEntry]) -> Iterator[str]:
@@ -107,6 +114,10 @@ def method_names(entries: Iterable[ConfigEntry]) -> Iterator[str]:
             continue  # as its name says
         for one in inner if isinstance(inner, list) else [inner]:
             yield str(one.get("name", "fedavg")) if isinstance(one, dict) else str(one)
+
+
+def _imported(entry: ConfigEntry) -> str:
+    return str(entry.options["partitioner"]) if entry.kind == "partition" else entry.name
 
 
 def _short(entry: ConfigEntry) -> str:
@@ -130,7 +141,7 @@ def example() -> str:
 
 _EXAMPLE = """\
 # What this site agrees to. Its node refuses everything else, and the server is told why.
-# A key that is left out agrees to everything, an empty list to nothing.
+# A key that is left out agrees to everything (`code`: to nothing), an empty list to nothing.
 
 # Methods, also those inside others; `flr describe NAME` says what each sends. These send the
 # weights of the model, the number of samples, and nothing else.
@@ -152,6 +163,6 @@ replies = 600
 # Pretrained networks that make features here; of timm and huggingface, all or "timm:resnet50".
 # backbones = ["efficientnet-lite0"]
 
-# Code of packages on this machine that a run may name, as "module:function".
+# Code of packages on this machine that a run may name, as "module:function", and the site imports.
 code = []
 """

@@ -13,11 +13,12 @@ from flwr.serverapp import Grid, ServerApp
 from flr.core.arrays import Arrays
 from flr.core.errors import ConfigError, FlrError
 from flr.core.plain_text import plain
-from flr.flower import node as nodes
 from flr.flower import consent, wire
+from flr.flower import node as nodes
 from flr.flower.differential_privacy import clipping_mod
-from flr.flower.node import RefusalError, SiteConfig, SiteTask
+from flr.flower.node import SiteTask
 from flr.flower.run_spec import RunSpec
+from flr.flower.site_config import RefusalError, SiteConfig, name_of
 from flr.flower.what_left import ledger_mod
 from flr.flower.wire import WireError
 
@@ -102,8 +103,8 @@ def respond(
     """Whatever happens at a site, the server gets an answer that says nothing it should not."""
     site, arrays = "", None
     try:
+        site = name_of(context)
         own = SiteConfig.of(context)
-        site = own.site
         said, arrays = act(own, *wire.read(message.content))
     except (RefusalError, WireError) as error:  # about the server's message, not our data
         log.warning("%s refused: %s", site or "this node", plain(error))

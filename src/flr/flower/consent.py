@@ -15,8 +15,8 @@ from flr.config.entry import without_code
 from flr.config.policy import Policy
 from flr.core.errors import ConfigError
 from flr.flower import ledger
-from flr.flower.node import RefusalError, SiteConfig
 from flr.flower.run_spec import RunSpec
+from flr.flower.site_config import RefusalError, SiteConfig
 
 log = logging.getLogger("flr")
 
@@ -24,8 +24,6 @@ log = logging.getLogger("flr")
 def require(own: SiteConfig, run_spec: RunSpec, task: ClientTask | None = None) -> None:
     """Refuses a run, or a task of one, that the site's policy does not agree to."""
     policy = own_policy(own)
-    if policy is None:
-        return
     with without_code():
         config = configs.parse(run_spec.tree)
         found = list(
@@ -42,11 +40,11 @@ def require(own: SiteConfig, run_spec: RunSpec, task: ClientTask | None = None) 
         raise RefusalError("; ".join(found))
 
 
-def own_policy(own: SiteConfig) -> Policy | None:
+def own_policy(own: SiteConfig) -> Policy:
     """The site's policy; one that cannot be read agrees to nothing."""
     path = own.state_dir / policies.NAME if own.policy is None else own.policy
     if own.policy is None and not path.exists():
-        return None
+        return Policy()
     try:
         return policies.load(path)
     except ConfigError as error:

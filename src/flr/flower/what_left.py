@@ -22,7 +22,7 @@ from flr.core.traits import by_name
 from flr.flower import ledger, wire
 from flr.flower.handshake import is_count
 from flr.flower.ledger import ArrayForm, Left
-from flr.flower.node import state_dir
+from flr.flower.site_config import state_dir
 
 log = logging.getLogger("flr")
 
