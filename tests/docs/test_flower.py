@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from flr.cli import flower, site
+from flr.config.policy import Policy
 from flr.flower.new_app import write_app
 from flr.flower.settings import Flower
 from flr.flower.site_config import KEYS
@@ -31,6 +32,10 @@ def test_the_node_config_has_these_keys(tables, tmp_path):
     assert tuple(tables(REFERENCE)["Node config"]) == KEYS
     readme = (write_app(tmp_path / "wards") / "README.md").read_text()
     assert re.findall(r"^\| `(\S+)` \|", readme.split("`--node-config`")[1], re.M) == list(KEYS)
+
+
+def test_a_policy_has_these_keys(tables):
+    assert list(tables(REFERENCE)["Policy"]) == list(Policy.model_fields)
 
 
 @pytest.mark.parametrize("commands", [flower, site])
