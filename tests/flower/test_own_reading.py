@@ -102,10 +102,7 @@ def test_a_scenarios_files_that_cannot_be_read_refuse_the_site(tmp_path, monkeyp
 @pytest.fixture
 def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that was stopped, with a network of its own, in the hands of another user."""
-    code = (
-        "from flr.models.networks import mlp\ndef net(shape, classes): return mlp(shape, classes)"
-    )
-    (tmp_path / "theirs.py").write_text(code)
+    (tmp_path / "theirs.py").write_text("from flr.models.networks import mlp as net")
     (tmp_path / "policy.toml").write_text('code = ["theirs:net"]')
     monkeypatch.syspath_prepend(str(tmp_path))
     grid = DirectGrid(of_the_scenario(tmp_path))
@@ -137,7 +134,7 @@ def test_a_folder_of_ones_own_is_resumed_without_a_word(stopped):
 def test_resume_imports_nothing_of_another_users_folder_unless_trusted(stopped, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(stopped.parent / "another"))
     again = {"flower.out": str(stopped), "flower.resume": True}
-    with pytest.raises(DataError, match="flower.trust=true"):
+    with pytest.raises(DataError, match=r"flower\.trust=true"):
         serve(DirectGrid(of_the_scenario(stopped.parent)), again)
     assert "theirs" not in sys.modules
     serve(DirectGrid(of_the_scenario(stopped.parent)), again | {"flower.trust": True})
