@@ -169,7 +169,7 @@ def test_an_answer_that_flower_cannot_inflate_costs_nobody_elses(tmp_path: Path)
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        ("missing", "it sent other arrays than most"),
+        ("missing", "fedrn.output is missing"),
         ("short", "fedrn.output has shape (3,), expected ('classes',)"),
     ],
 )

@@ -17,7 +17,7 @@ from rich.logging import RichHandler
 
 from flr import __version__
 from flr import config as configs
-from flr.cli import data, flower, portable
+from flr.cli import data, flower, portable, site
 from flr.cli.audit import audit, relabel
 from flr.cli.demo import demo
 from flr.cli.embed import embed
@@ -38,6 +38,7 @@ for command in (demo, embed, predict, evaluate, audit, relabel):
     app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
+app.add_typer(site.app, name="site")
 app.command()(reproduce)
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}

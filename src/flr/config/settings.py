@@ -223,11 +223,15 @@ class Config(BaseModel):
         """The method's name in tables and pictures: "flr" or "flr+fedprox"."""
         return "+".join(entry.name for entry in self.method)
 
+    def backbones(self) -> list[ConfigEntry]:
+        """The pretrained networks: one that is trained further, one that makes features."""
+        found = [self.train.model.backbone, self.data.backbone]
+        return [entry for entry in found if entry is not None]
+
     def code(self) -> list[ConfigEntry]:
         """What names somebody's own functions, which a run imports."""
-        model = self.train.model
-        entries = [model, model.backbone, self.data.backbone, self.partition]
-        return [entry for entry in entries if entry is not None and entry.is_code]
+        entries = [self.train.model, *self.backbones(), self.partition]
+        return [entry for entry in entries if entry.is_code]
 
     def build_method(self) -> Method:
         """The stack of all methods named."""

@@ -12,7 +12,6 @@ from typing import Any
 from flwr.serverapp import Grid
 from torch import nn
 
-from flr import config as configs
 from flr.client.state import NoState
 from flr.client.what_leaves import common_words
 from flr.client.worker import BenchmarkWorker
@@ -83,7 +82,7 @@ def resume(grid: Grid, asked: Flower) -> None:
             f"Expected the folder of a run that has begun as flower.out; {asked.out!r} is none. "
             "Give the folder that the log of the stopped run names."
         )
-    membership, config = Membership.load(folder), configs.load(folder / "config.toml")
+    membership, config = Membership.load(folder), own_runs.load_run(folder, trust=asked.trust)
     log.info("Going on with %s; it keeps the settings it began with.", folder.resolve())
     flower = membership.flower.model_copy(update={"wait": asked.wait, "timeout": asked.timeout})
     membership = replace(membership, flower=flower, attempt=membership.attempt + 1)

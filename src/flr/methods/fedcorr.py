@@ -104,7 +104,12 @@ class FedCorr(Wrapper):
         sends=(
             Declared("fedcorr.lid", (), "mean LID of its predictions", torch.float64, "in stage 1"),
             Declared(
-                "fedcorr.level", (), "estimated noise of its labels", torch.float64, "in stage 1"
+                "fedcorr.level",
+                (),
+                "estimated noise of its labels",
+                torch.float64,
+                "in stage 1",
+                least=0,
             ),
         ),
         receives=(
