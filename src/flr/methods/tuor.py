@@ -31,7 +31,7 @@ def histogram(losses: Tensor, edges: Tensor = EDGES) -> Tensor:
     return torch.bincount(bins, minlength=len(edges) + 1).to(torch.float32)
 
 
-def at_most_its_samples(reply: Reply) -> Tensor:
+def _at_most_its_samples(reply: Reply) -> Tensor:
     """A site's histogram; one that counts more losses than the site has samples is scaled down."""
     counts = reply.arrays["tuor.histogram"]
     return counts * min(1.0, reply.examples / max(float(counts.sum()), 1.0))
@@ -161,7 +161,7 @@ class Tuor(Method):
         if task.name == "tuor-losses":
             half = task.arrays | {"tuor.half": torch.tensor(1)}
             held_out = s.on_benchmark("tuor-losses", half)["tuor.histogram"]
-            total = torch.stack([at_most_its_samples(reply) for reply in replies]).sum(0)
+            total = torch.stack([_at_most_its_samples(reply) for reply in replies]).sum(0)
             s.state["tuor.histogram"] = total
             s.arrays["tuor.threshold"] = choose_threshold(held_out, total).float()
             return
