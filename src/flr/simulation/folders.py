@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, count
@@ -9,9 +10,15 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from flr.config import Config
+from flr.config import Config, own_runs
+from flr.core import seal
 from flr.core.arrays import sync_to_disk
 from flr.core.errors import DataError
+from flr.simulation import run_record
+
+_NAMES = (*run_record.FIXED, *run_record.RESULTS, seal.RECORD, own_runs.SEAL, "federation.json")
+# what a kill leaves of a run's files; nothing else is cleared away
+_HALF_WRITTEN = re.compile(rf"\.(?:{'|'.join(map(re.escape, _NAMES))})\.[a-z0-9_]{{8}}")
 
 
 def default_folder(config: Config) -> Path:
@@ -58,7 +65,7 @@ def first_free(base: Path) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One process at a time in a run folder."""
+    """One process at a time in a run folder; it clears away what a killed one left half-written."""
     try:
         lock = FileLock(folder / ".lock").acquire(timeout=0)
     except Timeout:
@@ -67,4 +74,7 @@ def locked(folder: Path) -> Iterator[None]:
             f"end or stop it."
         ) from None
     with lock:
+        for path in folder.glob(".*"):
+            if _HALF_WRITTEN.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                path.unlink()
         yield
