@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,7 @@ def what_is_wrong(done: Run, whole: Run, begun: Path) -> str:
     When a round ends, the one before it has its checkpoint: it is never trained again.
     """
     rounds = [int(line) for line in begun.read_text().split()]
-    again = [b for a, b in zip(rounds, rounds[1:], strict=False) if b < a]
+    again = [b for a, b in pairwise(rounds) if b < a]
     left, gone = names_in(done.folder) - names_in(whole.folder), names_in(whole.folder)
     gone -= names_in(done.folder)
     problems = {

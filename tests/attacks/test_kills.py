@@ -107,7 +107,11 @@ class Attacker:
 
 
 def attack(tmp_path: Path, kills: int) -> None:
-    tally, attacker, number = Tally("kill -9, survived by what was hit"), Attacker(tmp_path, kills), 0
+    tally, attacker, number = (
+        Tally("kill -9, survived by what was hit"),
+        Attacker(tmp_path, kills),
+        0,
+    )
     while attacker.left:
         problem = attacker.one_run(number)
         for hit in attacker.hits:

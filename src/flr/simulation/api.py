@@ -12,7 +12,7 @@ from flr import config as configs
 from flr.config import Config, own_runs
 from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError
-from flr.engine.pool import prepare
+from flr.engine.fork_server import prepare
 from flr.models import model_file
 from flr.models.finetune import pinned
 from flr.report import jsonl, summary
