@@ -24,7 +24,7 @@ from flr.cli.embed import embed
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
-from flr.cli.terminal import STOPPED, console, errors, hush, say
+from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, say
 from flr.config.own_runs import in_run_folder
 from flr.core import registry
 from flr.core.combine import parts_of
@@ -132,7 +132,7 @@ def train(folder: Path, config: configs.Config, start: Callable[[RunProgress], A
         text = "Stopped before training began; nothing was written."
         if (folder / "config.toml").is_file():
             text = f"Stopped. To go on: flr resume {shlex.quote(str(folder))}"
-        errors.print(text, soft_wrap=True, markup=False)
+        errors.print(text, soft_wrap=True)
         sys.exit(STOPPED)
     say(html.verdict(done.summary))
     say(f"Report: {done.folder / 'report.html'}")
@@ -194,13 +194,13 @@ def describe(
     width = min(console.width, 100)
     fill = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ").fill
     for entry in found:
-        console.print(f"{entry.title} ({entry.kind} {entry.name})", style="bold", markup=False)
+        console.print(f"{entry.title} ({entry.kind} {entry.name})", style="bold")
         if entry.paper:
-            console.print(entry.paper, style="dim", markup=False)
+            console.print(entry.paper, style="dim")
         about = [entry.summary, "", entry.doc] if entry.fixed else [entry.doc]
         typer.echo("\n" + describing.reflow("\n".join(about), width))
         for title, lines in describing.sections(entry):
-            console.print(f"\n{title}", style="bold", markup=False)
+            console.print(f"\n{title}", style="bold")
             typer.echo("\n".join(map(fill, lines)))
 
 
@@ -230,12 +230,14 @@ def main() -> None:
     """Runs a command; a user's mistake becomes one message and an exit code, never a traceback."""
     keep_freed_memory(for_all_threads=True)  # features are computed in threads
     handler = RichHandler(console=errors, show_time=False, show_path=False)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    handler.setFormatter(PrintableFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("flr").setLevel(logging.INFO)  # how far a long embedding has come
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:
             errors.print("Stopped. `flr reproduce` and `flr data get` go on when started again.")
+        sys.stdout.flush()  # while what goes wrong can still be told
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
@@ -244,6 +246,10 @@ def main() -> None:
         fail(str(error), error.exit_code)
     except BrokenPipeError:  # whoever read what we print has seen enough
         hush()
+    except UnicodeEncodeError as error:
+        name = error.object[error.start : error.end].encode("utf-8", "backslashreplace").decode()
+        text = f"Expected names in UTF-8; one has {name} in it. Rename the file or folder."
+        fail(text, DataError.exit_code)
     except OSError as error:
         what, why = error.filename or "a file", error.strerror or error
         mend = "Check the path, its permissions and the free space."
@@ -253,7 +259,11 @@ def main() -> None:
 
 def fail(message: str, code: int) -> NoReturn:
     """Ends with one message in red."""
-    errors.print(f"error: {message}", style="red", soft_wrap=True, markup=False)
+    errors.print(f"error: {message}", style="red", soft_wrap=True)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        hush()  # or Python would try again, and complain
     sys.exit(code)
 
 

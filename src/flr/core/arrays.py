@@ -19,6 +19,8 @@ from flr.core.errors import DataError
 
 Arrays = dict[str, Tensor]
 
+# what readers raise on files that are damaged, or made to harm
+_BROKEN = (safetensors.SafetensorError, OSError, ValueError, TypeError, RecursionError)
 _SYNCED_TOGETHER = 32
 _META = "flr"  # one metadata key: safetensors writes several keys in random order
 
@@ -66,7 +68,7 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
             return {name: file.get_tensor(name) for name in sorted(file.keys())}, dict(meta)
     except FileNotFoundError:
         raise DataError(f"Expected a file at {path}; there is none. Check the path.") from None
-    except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
+    except _BROKEN as error:
         raise DataError(
             f"Expected a safetensors file written by flr at {path}; it cannot be read ({error}). "
             "It may be truncated or of another kind; take another copy."
@@ -103,7 +105,9 @@ def write_atomically(path: Path, data: bytes | str, *, sync: bool = False) -> No
 def sync_all(paths: Sequence[Path]) -> None:
     """The same for many at a time: the disk then writes them together, in a fifth of the time."""
     if paths:
-        with ThreadPoolExecutor(min(len(paths), _SYNCED_TOGETHER)) as threads:
+        with ThreadPoolExecutor(min(len(paths), # what readers raise on files that are damaged, or made to harm
+_BROKEN = (safetensors.SafetensorError, OSError, ValueError, TypeError, RecursionError)
+_SYNCED_TOGETHER)) as threads:
             list(threads.map(sync_to_disk, paths))
 
 

@@ -128,7 +128,7 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
         factory = finetune.factory_of(entry, normalize, meta.get("trainable", "all"))
         networks = models.build(factory, shape, len(classes), method.traits.networks, seed=0)
         load_weights(networks, weights)
-        _check_numbers(weights, normalize)
+        _check_numbers(weights, normalize, shape)
     except (KeyError, TypeError, ValueError, RuntimeError, FlrError) as error:
         raise DataError(
             f"The weights in {path} do not fit the model it describes ({error}). Take another "
@@ -137,13 +137,15 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
     return SavedModel(method, networks.eval(), classes, shape, normalize, backbone)
 
 
-def _check_numbers(weights: Arrays, normalize: Normalization) -> None:
+def _check_numbers(weights: Arrays, normalize: Normalization, shape: tuple[int, ...]) -> None:
     """Raises ValueError for what would make every prediction the same, or none at all."""
     for name, weight in weights.items():
         if not torch.isfinite(weight).all():
             raise ValueError(f"{name} has values that are no finite numbers")
     if not all(map(math.isfinite, (*normalize.mean, *normalize.std))) or min(normalize.std) <= 0:
         raise ValueError("mean and std of the inputs are not finite, or std is not above 0")
+    if {len(normalize.mean), len(normalize.std)} - {1, shape[0]}:
+        raise ValueError("mean and std are not as many as the inputs have channels or features")
 
 
 def _check_here(path: Path, model: dict[str, Any], trust: bool) -> None:
