@@ -10,6 +10,7 @@ import pytest
 
 import flr
 from flr.config import own_runs
+from flr.core import arrays
 from flr.core.errors import DataError
 
 MODULE = """
@@ -80,6 +81,28 @@ def test_a_comparison_imports_nothing(cli, foreign):
     assert not Path("imported").exists()
 
 
+def test_a_backbone_inside_a_model_is_code_too(own, foreign, cli):
+    text = (own / "config.toml").read_text()
+    inside = 'model = { name = "backbone", backbone = "theirs:net" }'
+    (own / "config.toml").write_text(text.replace('model = "theirs:net"', inside))
+    (own / "run.json").unlink()
+    for command in COMMANDS:
+        seen = cli(*command)
+        assert (seen.code, "--trust" in seen.message) == (4, True)
+    assert not Path("imported").exists()
+
+
+def test_a_model_file_of_ones_own_folder_names_no_other_code(own):
+    """A folder that was lent comes back with its seal: that is for the code that was run."""
+    Path("evil.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
+    weights, meta = arrays.load(own / "model.safetensors")
+    arrays.save(own / "model.safetensors", weights, {**meta, "model": {"name": "evil:net"}})
+    (own / "run.json").unlink()
+    with pytest.raises(DataError, match=r"evil:net.*--trust"):
+        flr.Run(own).model()
+    assert not Path("imported").exists()
+
+
 READS: list[Callable[[flr.Run], object]] = [lambda run: run.config, lambda run: run.model()]
 
 
@@ -94,9 +117,9 @@ def test_python_has_the_same_rule(read, foreign, own):
 def test_a_seal_is_for_the_code_that_was_run(own):
     text = (own / "config.toml").read_text()
     (own / "config.toml").write_text(text.replace("rounds = 1", "rounds = 2"))
-    assert own_runs.is_own(own)  # people change settings before they go on
+    assert own_runs.own_code(own) == {"theirs:net"}  # people change settings before they go on
     (own / "config.toml").write_text(text.replace("theirs:net", "others:net"))
-    assert not own_runs.is_own(own)
+    assert not own_runs.own_code(own)
 
 
 def test_a_run_without_code_needs_no_secret(tmp_path, monkeypatch):

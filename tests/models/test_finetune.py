@@ -22,6 +22,7 @@ from flr.core.contract import MODEL
 from flr.core.errors import ConfigError, DataError, RunError
 from flr.data.dataset import Normalization
 from flr.flower import wire
+from flr.flower.run_spec import RunSpec
 from flr.flower.server import serve
 from flr.models import finetune, model_file
 from flr.models.backbones import efficientnet_lite
@@ -242,6 +243,34 @@ def test_a_backbone_needs_bytes(tmp_path):
     x, y = torch.rand(40, 1, 8, 8), torch.arange(40) % 2
     with pytest.raises(ConfigError, match="needs images of bytes, 0 to 255"):
         flr.run(settings("head") | {"data": {}}, data=(x, y), out=tmp_path / "run")
+
+
+def test_a_run_on_features_does_not_go_on_with_other_weights(tmp_path):
+    file = tmp_path / "own.pth"
+    shutil.copy(efficientnet_lite.Lite0()._file(), file)
+    data = {**TINY["data"], "backbone": {**LITE, "weights": str(file)}}
+    done = flr.run({**TINY, "rounds": 1, "data": data}, out=tmp_path / "run")
+    flr.resume(done.folder)
+    other_weights(file)
+    with pytest.raises(DataError, match="other features"):
+        flr.resume(done.folder)
+
+
+@pytest.mark.parametrize("section", ["data", "train"])
+def test_a_site_reads_no_file_that_a_server_names(section, tmp_path):
+    """Not from a server of ours, nor from one that says it all the same."""
+    file = tmp_path / "server.pth"
+    shutil.copy(efficientnet_lite.Lite0()._file(), file)
+    own = {**LITE, "weights": str(file)}
+    trained = settings("head", backbone=own)
+    on_features = {**TINY, "data": {**TINY["data"], "backbone": own}}
+    config = parse({"data": on_features, "train": trained}[section])
+    spec = RunSpec.of("0" * 16, config, ("a", "b"))
+    assert "server.pth" not in str(spec.to_note())
+    tree = {"data": {"backbone": dict(own)}, "train": {"model": {"backbone": dict(own)}}}
+    heard = RunSpec.from_note({**spec.to_note(), "config": tree})
+    assert "server.pth" not in str(heard.tree)
+    assert "server.pth" in str(RunSpec.of("0" * 16, config, ()).to_note())  # one machine's scenario
 
 
 def test_sites_with_files_of_their_own_take_the_weights_from_their_own_place(tmp_path):

@@ -43,3 +43,15 @@ def test_the_file_as_it_was_is_fine(saved, tmp_path):
     arrays.save(tmp_path / "m.safetensors", *saved)
     model = model_file.load(tmp_path / "m.safetensors")
     assert torch.isfinite(model.probabilities(torch.zeros(2, *model.input_shape))).all()
+
+
+@pytest.mark.parametrize("as_given", [str, lambda name: {"name": name}], ids=["name", "table"])
+def test_code_waits_for_trust_however_it_is_named(as_given, saved, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "evil_model.py").write_text("print('imported')")
+    weights, meta = saved
+    meta = {**meta, "model": as_given("evil_model:net")}
+    arrays.save(tmp_path / "m.safetensors", weights, meta)
+    with pytest.raises(DataError, match="--trust"):
+        model_file.load(tmp_path / "m.safetensors")
+    assert "imported" not in capsys.readouterr().out

@@ -19,7 +19,7 @@ from flr.audit.evidence import Evidence
 from flr.audit.predictions import gather_evidence, read_kept
 from flr.audit.site_audit import SiteAudit
 from flr.client.state import StateFiles
-from flr.config.own_runs import is_own
+from flr.config.own_runs import own_code
 from flr.core import seal
 from flr.core.contract import SamplePredictions
 from flr.core.errors import DataError
@@ -118,7 +118,7 @@ def open_run(folder: Path, data: Any = None, *, trust: bool = False) -> Simulati
         x=x,
         shown=x if config.data.backbone is None else load_raw_data(config, data).train.x,
         normalize=None if noisy_inputs else dataset.normalize,
-        model=model_file.load(folder, trust=trust or is_own(folder)),
+        model=model_file.load(folder, trust=trust or own_code(folder)),
         versions=points[0].versions if points else {},
         digests=points[0].digests if points else {},
     )

@@ -53,6 +53,15 @@ class ConfigEntry:
         return self.kind == "model" and self.name == "backbone"
 
     @property
+    def backbone(self) -> ConfigEntry | None:
+        """The backbone inside such a network, as the config names it; imports nothing."""
+        given = self.options.get("backbone") if self.is_backbone else None
+        if given is None:
+            return None
+        table = {"name": given} if isinstance(given, str) else dict(given)
+        return ConfigEntry("backbone", str(table.pop("name", "")), table)
+
+    @property
     def is_code(self) -> bool:
         """Whether the name is that of somebody's own function, which is imported."""
         partitioner = str(self.options.get("partitioner", "flwr_datasets."))

@@ -49,12 +49,13 @@ def load_run(folder: Path, *, trust: bool = False, code: bool = True) -> Config:
     return load(path)
 
 
-def is_own(folder: Path) -> bool:
-    """Whether this user made the folder on this machine, with code of his own."""
+def own_code(folder: Path) -> frozenset[str]:
+    """The functions that the folder names and that this user has run here; none of others'."""
     try:
-        return _sealed(folder, load_run(folder, code=False))
+        config = load_run(folder, code=False)
     except FlrError:
-        return False
+        return frozenset()
+    return frozenset(e.name for e in config.code()) if _sealed(folder, config) else frozenset()
 
 
 def in_run_folder(path: Path) -> bool:

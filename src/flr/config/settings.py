@@ -223,7 +223,8 @@ class Config(BaseModel):
 
     def code(self) -> list[ConfigEntry]:
         """What names somebody's own functions, which a run imports."""
-        entries = [self.train.model, self.data.backbone, self.partition]
+        model = self.train.model
+        entries = [model, model.backbone, self.data.backbone, self.partition]
         return [entry for entry in entries if entry is not None and entry.is_code]
 
     def build_method(self) -> Method:

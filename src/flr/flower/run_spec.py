@@ -43,10 +43,7 @@ class RunSpec:
             tree["scenario"] = {"benchmark": config.scenario.benchmark}
         for key in ("init", "device"):
             tree["train"].pop(key, None)
-        if classes and config.train.model.is_backbone:  # a site has the weights in its own place
-            pretrained = tree["train"]["model"]["backbone"]
-            if isinstance(pretrained, dict):
-                pretrained.pop("weights", None)
+        tree = _without_paths(tree) if classes else tree
         backbone = config.data.backbone
         fingerprint = Embedder(backbone).backbone.fingerprint() if backbone else ""
         return cls(experiment, tree, classes or None, fingerprint=fingerprint)
@@ -67,7 +64,7 @@ class RunSpec:
         classes, task_spec = note["classes"], note["subject"]
         return cls(
             str(note["experiment"]),
-            dict(note["config"]),
+            dict(note["config"]) if classes is None else _without_paths(note["config"]),
             None if classes is None else tuple(classes),
             None if task_spec is None else task_from_note(task_spec),
             str(note.get("fingerprint", "")),
@@ -78,6 +75,21 @@ def of_every_site(data: object) -> dict[str, Any]:
     """What `[data]` says of samples wherever they are; where they are is each site's own matter."""
     table = data if isinstance(data, Mapping) else {}
     return {key: table[key] for key in ("backbone", "views") if key in table}
+
+
+def _without_paths(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The config without files of weights: a site has its own, and reads none that a server names.
+
+    That they are the same is known by their fingerprint.
+    """
+    model = _table(_table(tree.get("train")).get("model"))
+    for backbone in (_table(tree.get("data")).get("backbone"), model.get("backbone")):
+        _table(backbone).pop("weights", None)
+    return dict(tree)
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def task_to_note(task_spec: TaskSpec) -> dict[str, Any]:

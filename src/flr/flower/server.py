@@ -70,7 +70,7 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         own_runs.seal(folder, config)
         # last: it can be resumed now
         write_atomically(folder / "config.toml", config.to_toml(), sync=True)
-        run_record.begin(folder)
+        run_record.begin(folder, config)
         handshake.screen = membership.screen
         federate(handshake, config, membership, data, networks, folder)
 
@@ -92,7 +92,7 @@ def resume(grid: Grid, asked: Flower) -> None:
     run_spec = RunSpec.of(membership.experiment, config, flower.classes)
     handshake = Handshake(grid, run_spec.to_note(), membership.screen, membership.keys)
     with locked(folder):
-        run_record.go_on(folder)
+        run_record.go_on(folder, config)
         membership.save(folder)
         there = handshake.wait_for(lambda s: len(s) == len(membership.sites), flower.wait)
         if missing := in_order(set(membership.sites) - there):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,12 +95,12 @@ def save(path: Path, weights: Arrays, meta: dict[str, Any]) -> None:
     arrays.save(path, weights, {"kind": "model", "format": FORMAT, **meta})
 
 
-def load(path: Path, *, trust: bool = False) -> SavedModel:
+def load(path: Path, *, trust: bool | Collection[str] = False) -> SavedModel:
     """Reads a model file, or that of a run folder.
 
     Args:
         path: `model.safetensors`, or a run folder.
-        trust: Whether code that the file names as "module:function" may be imported.
+        trust: Whether code that the file names as "module:function" may be imported, or which.
 
     Raises:
         DataError: It is no model file, does not fit what it describes, or wants to be trusted.
@@ -117,6 +118,7 @@ def load(path: Path, *, trust: bool = False) -> SavedModel:
             "Use the model.safetensors of a run folder."
         )
     model = meta.get("model")
+    model = {"name": model} if isinstance(model, str) else model
     if isinstance(model, dict):
         _check_here(path, model, trust)
     backbone = _read_backbone(path, meta.get("backbone"), trust)
@@ -148,7 +150,7 @@ def _check_numbers(weights: Arrays, normalize: Normalization, shape: tuple[int, 
         raise ValueError("mean and std are not as many as the inputs have channels or features")
 
 
-def _check_here(path: Path, model: dict[str, Any], trust: bool) -> None:
+def _check_here(path: Path, model: dict[str, Any], trust: bool | Collection[str]) -> None:
     """Refuses what is missing on this machine or not trusted: the file is not to blame for it."""
     name, frozen = str(model.get("name")), model.get("backbone")
     if name == "backbone" and isinstance(frozen, str | dict):
@@ -160,7 +162,7 @@ def _check_here(path: Path, model: dict[str, Any], trust: bool) -> None:
         _check_code(path, "model", name, trust)
 
 
-def _read_backbone(path: Path, saved: Any, trust: bool) -> Embedder | None:
+def _read_backbone(path: Path, saved: Any, trust: bool | Collection[str]) -> Embedder | None:
     """The backbone whose features the model takes; with other weights these would be others."""
     if saved is None:
         return None
@@ -201,12 +203,14 @@ def _own_weights(config: Path) -> dict[str, str]:
     return {} if weights is None else {"weights": str(weights)}
 
 
-def _check_code(path: Path, kind: str, entry: str | dict[str, Any], trust: bool) -> None:
+def _check_code(
+    path: Path, kind: str, entry: str | dict[str, Any], trust: bool | Collection[str]
+) -> None:
     """Code that a file names as "module:function" is imported only where it is trusted."""
     name = str(entry.get("name") if isinstance(entry, dict) else entry)
     if not is_import(kind, name):
         return
-    if not trust:
+    if trust is not True and (trust is False or name not in trust):
         raise DataError(
             f'{path} needs the code "{name}", which loading would import and run. '
             "If you trust it, say --trust (in Python: trust=True)."

@@ -63,7 +63,7 @@ class Run:
 
     def model(self) -> model_file.SavedModel:
         """The trained classifier."""
-        trust = self.trust or own_runs.is_own(self.folder)
+        trust = self.trust or own_runs.own_code(self.folder)
         return model_file.load(self.folder / "model.safetensors", trust=trust)
 
 
@@ -106,7 +106,7 @@ def run(
         own_runs.seal(folder, resolved)
         # last: a folder with a config is a run that can be resumed
         write_atomically(folder / "config.toml", resolved.to_toml(), sync=True)
-        run_record.begin(folder)
+        run_record.begin(folder, resolved)
         training_data = TrainingData.of(resolved, dataset, scenario)
         del dataset  # a large one would be kept in memory for the whole run
         run_in_process(resolved, training_data, scenario, networks, folder, on_round)
@@ -146,7 +146,7 @@ def resume(
     if config.workers > 1:
         prepare()
     with locked(folder):
-        run_record.go_on(folder)
+        run_record.go_on(folder, config)
         dataset = load_data(config, data)
         scenario = scenarios.load(folder / "scenario.safetensors")
         scenarios.check_fits(scenario, dataset)

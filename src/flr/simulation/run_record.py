@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from flr.config import Config
 from flr.core import seal
+from flr.core.errors import DataError
 from flr.models import model_file
+from flr.models.embedding import Embedder
 from flr.report import html, summary
 from flr.report.recorder import CLIENTS, METRICS
 
@@ -32,13 +35,14 @@ def made_with() -> dict[str, str]:
     }
 
 
-def begin(folder: Path) -> None:
+def begin(folder: Path, config: Config) -> None:
     """Vouches for what is there before the first round."""
-    seal.write_record(folder, {"made_with": [made_with()]}, FIXED)
+    facts = {"made_with": [made_with()], "backbone": _weights_of(config)}
+    seal.write_record(folder, facts, FIXED)
 
 
-def go_on(folder: Path) -> None:
-    """Refuses a damaged scenario, and warns where the rest may not be what was begun."""
+def go_on(folder: Path, config: Config) -> None:
+    """Refuses a damaged scenario and other features; warns where more is not what was begun."""
     record = seal.read_record(folder)
     if record is None:
         log.warning(
@@ -55,15 +59,31 @@ def go_on(folder: Path) -> None:
             "changed it, stop and take another copy",
             folder / CONFIG,
         )
+    backbone = _weights_of(config)
+    if backbone and (record.get("backbone") or backbone) != backbone:
+        raise DataError(
+            f"Expected the backbone with the weights that {folder} began with (fingerprint "
+            f"{str(record['backbone'])[:12]}); those here have {backbone[:12]}, and other features "
+            "would come of them. Install or give the same weights, or run again."
+        )
     known = record.get("made_with") or []
-    seal.write_record(folder, {"made_with": _with_this(known)}, FIXED)
+    seal.write_record(folder, {"made_with": _with_this(known), "backbone": backbone}, FIXED)
 
 
 def finish(folder: Path) -> None:
     """Vouches for the results too."""
     record = seal.read_record(folder) or {}
-    facts = {"made_with": record.get("made_with") or [made_with()]}
+    facts = {
+        "made_with": record.get("made_with") or [made_with()],
+        "backbone": record.get("backbone", ""),
+    }
     seal.write_record(folder, facts, (*FIXED, *RESULTS))
+
+
+def _weights_of(config: Config) -> str:
+    """The fingerprint of the backbone that makes the features; one that is trained has its own."""
+    backbone = config.data.backbone
+    return Embedder(backbone).backbone.fingerprint() if backbone else ""
 
 
 def _with_this(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
