@@ -105,9 +105,7 @@ def write_atomically(path: Path, data: bytes | str, *, sync: bool = False) -> No
 def sync_all(paths: Sequence[Path]) -> None:
     """The same for many at a time: the disk then writes them together, in a fifth of the time."""
     if paths:
-        with ThreadPoolExecutor(min(len(paths), # what readers raise on files that are damaged, or made to harm
-_BROKEN = (safetensors.SafetensorError, OSError, ValueError, TypeError, RecursionError)
-_SYNCED_TOGETHER)) as threads:
+        with ThreadPoolExecutor(min(len(paths), _SYNCED_TOGETHER)) as threads:
             list(threads.map(sync_to_disk, paths))
 
 
