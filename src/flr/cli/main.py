@@ -24,7 +24,7 @@ from flr.cli.embed import embed
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
-from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, say
+from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, put, say
 from flr.config.own_runs import in_run_folder
 from flr.core import registry
 from flr.core.combine import parts_of
@@ -152,11 +152,11 @@ def compare(
     if latex + csv + markdown > 1:
         raise typer.BadParameter("choose one of --latex, --csv and --markdown")
     if latex:
-        typer.echo(comparing.to_latex(found), nl=False)
+        put(comparing.to_latex(found))
     elif csv:
-        typer.echo(comparing.to_csv(found), nl=False)
+        put(comparing.to_csv(found))
     elif markdown:
-        typer.echo(comparing.to_markdown(found), nl=False)
+        put(comparing.to_markdown(found))
     else:
         console.print(comparing.to_rich(found))
 

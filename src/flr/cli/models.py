@@ -12,10 +12,11 @@ import numpy as np
 import typer
 from torch import Tensor
 
+from flr.cli.terminal import put, say
 from flr.core import registry
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
-from flr.core.plain_text import plain, printable, to_cell
+from flr.core.plain_text import plain, to_cell
 from flr.data import checks
 from flr.data.on_disk import Inputs
 from flr.data.sources.files import read_samples
@@ -51,10 +52,10 @@ def predict(
     text = io.StringIO()
     csv.writer(text).writerows([("sample", "predicted", "probability"), *rows])
     if out is None:
-        typer.echo(printable(text.getvalue()), nl=False)
+        put(text.getvalue().replace("\r\n", "\n"))
     else:
         write_atomically(out, text.getvalue())
-        typer.echo(f"{len(names)} predictions in {out}")
+        say(f"{len(names)} predictions in {out}")
 
 
 def evaluate(

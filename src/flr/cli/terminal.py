@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from flr.core.plain_text import printable
@@ -22,7 +23,7 @@ class Screen(Console):
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, emoji=False, **options)
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Text as a terminal can show it."""
@@ -60,3 +61,8 @@ errors = Screen(stderr=True)
 def say(text: str) -> None:
     """As it is, on one line: a path or a command can be copied, and no name is taken for markup."""
     console.print(text, soft_wrap=True)
+
+
+def put(text: str) -> None:
+    """Whole lines of a table, for people and programs: nothing is wrapped or left out."""
+    typer.echo(printable(text), nl=False)
