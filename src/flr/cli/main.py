@@ -8,6 +8,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -31,7 +32,7 @@ from flr.core.combine import parts_of
 from flr.core.errors import DataError, FlrError
 from flr.engine.memory_allocator import keep_freed_memory
 from flr.report.table import Table, to_rich
-from flr.simulation.folders import default_folder
+from flr.simulation.folders import own_folder
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (demo, embed, predict, evaluate, audit, relabel):
@@ -96,12 +97,12 @@ def run(
 
     overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
     resolved = read(config, overrides, trust)
-    folder = default_folder(resolved) if out is None else out
-    say(f"Run folder: {folder}")
-    for part in parts_of(resolved.build_method()):
-        if part.traits.note:
-            say(part.traits.note)
-    train(folder, resolved, lambda progress: api.run(resolved, out=folder, on_round=progress))
+    with own_folder(resolved) if out is None else nullcontext(out) as folder:
+        say(f"Run folder: {folder}")
+        for part in parts_of(resolved.build_method()):
+            if part.traits.note:
+                say(part.traits.note)
+        train(folder, resolved, lambda progress: api.run(resolved, out=folder, on_round=progress))
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
 
@@ -21,9 +21,26 @@ _NAMES = (*run_record.FIXED, *run_record.RESULTS, seal.RECORD, own_runs.SEAL, "f
 _HALF_WRITTEN = re.compile(rf"\.(?:{'|'.join(map(re.escape, _NAMES))})\.[a-z0-9_]{{8}}")
 
 
-def default_folder(config: Config) -> Path:
-    """Where a run goes that was not told where."""
-    return first_free(Path("runs") / f"{config.label}-{config.seed}")
+@contextmanager
+def own_folder(config: Config) -> Iterator[Path]:
+    """Where a run goes that was not told where: a new folder, however many start at once.
+
+    One in which nothing was begun is taken away again.
+    """
+    for path in _numbered(Path("runs") / f"{config.label}-{config.seed}"):
+        try:
+            path.mkdir(parents=True)
+            break
+        except FileExistsError:
+            if path.parent.is_dir():
+                continue
+            raise
+    try:
+        yield path
+    finally:
+        for folder in (path, path.parent):
+            with suppress(OSError):
+                folder.rmdir()  # which an empty one alone allows
 
 
 def new_folder(out: Path) -> Path:
@@ -59,8 +76,11 @@ def refuse_other_runs(out: Path) -> None:
 
 def first_free(base: Path) -> Path:
     """The path itself, or the first of base-2, base-3, ... that does not exist."""
-    numbered = (base.with_name(f"{base.name}-{number}") for number in count(2))
-    return next(path for path in chain([base], numbered) if not path.exists())
+    return next(path for path in _numbered(base) if not path.exists())
+
+
+def _numbered(base: Path) -> Iterator[Path]:
+    return chain([base], (base.with_name(f"{base.name}-{number}") for number in count(2)))
 
 
 @contextmanager
