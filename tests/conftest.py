@@ -42,9 +42,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tries", type=int, default=2000, help="faults that each attack makes")
     parser.addoption("--kills", type=int, default=200, help="how often an attack kills -9")
-    parser.addoption(
-        "--attack-count", type=int, default=200, help="how many mutated inputs an attack tries"
-    )
 
 
 @pytest.fixture

@@ -198,10 +198,10 @@ def scenario(folder: Path, rng: np.random.Generator, base: Path) -> Target:
 
 DATA = {"npz": data_npz, "csv": data_csv, "png": data_png, "idx.gz": data_idx, "scenario": scenario}
 RUNS: dict[str, Callable[[Path], Callable[[Path], list[list[Any]]]]] = {
-    "stopped": lambda base: lambda at: [["resume", at]],
+    "stopped": lambda _: lambda at: [["resume", at]],
     "compared": lambda base: lambda at: [["compare", at, base / "run"], ["compare", at]],
-    "audited": lambda base: lambda at: [["audit", at, "--client", 0]],
-    "resumed": lambda base: lambda at: [["resume", at]],
+    "audited": lambda _: lambda at: [["audit", at, "--client", 0]],
+    "resumed": lambda _: lambda at: [["resume", at]],
 }
 
 

@@ -30,7 +30,6 @@ _KEYS = {"model": "[train] model", "backbone": "[data] backbone"}  # where a con
 _TAKES = {"model": "(input_shape, classes) and ", "backbone": ""}
 
 _without_code: ContextVar[bool] = ContextVar("without_code", default=False)
-_by_others: ContextVar[bool] = ContextVar("_by_others", default=False)
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
@@ -253,21 +252,6 @@ def without_code() -> Iterator[None]:
         yield
     finally:
         _without_code.reset(before)
-
-
-@contextmanager
-def named_by_others() -> Iterator[None]:
-    """Names come from a file or a server meanwhile: nothing is downloaded because of them."""
-    before = _by_others.set(True)
-    try:
-        yield
-    finally:
-        _by_others.reset(before)
-
-
-def may_download() -> bool:
-    """Whether the user has named what is looked for now."""
-    return not _by_others.get()
 
 
 def reads_code() -> bool:

@@ -110,17 +110,14 @@ def refuse_links(folder: Path) -> None:
 
 
 def load_all(folder: Path) -> list[Checkpoint]:
-    """The newest whole checkpoints; a damaged one is named in the log and passed over.
-
-    There may be one more than is kept, where a kill came between a new one and the old one's end.
-    """
+    """Every whole checkpoint, newest first; a damaged one is named in the log and passed over."""
     found = []
     for step in sorted(_steps(folder), reverse=True):
         try:
             found.append(_load(folder, step))
         except (DataError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning("checkpoint %s is damaged (%s); going on from the one before", step, error)
-    return found[:KEPT]
+    return found
 
 
 def damaged_record(folder: Path, point: Checkpoint) -> str:

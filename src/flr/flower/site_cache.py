@@ -18,8 +18,9 @@ from torch import Tensor
 from flr import config as configs
 from flr.client.state import NoState
 from flr.client.worker import ClientWorker
-from flr.config.entry import named_by_others, parse_entry
+from flr.config.entry import parse_entry
 from flr.config.errors import ProblemsError
+from flr.config.who_named_it import named_by_others
 from flr.core.contract import Site
 from flr.core.errors import ConfigError, RunError
 from flr.data.dataset import SiteTable, TaskSpec

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from flr.config import timm_models
-from flr.config.entry import imported, is_import, named_by_others, parse_entry
+from flr.config.entry import imported, is_import, parse_entry
 from flr.config.errors import cut
+from flr.config.who_named_it import named_by_others
 from flr.core import arrays, seal
 from flr.core.arrays import Arrays
 from flr.core.combine import stack

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from flr.config import Config
-from flr.config.entry import named_by_others
+from flr.config.who_named_it import named_by_others
 from flr.core import seal
 from flr.core.errors import DataError
 from flr.models import model_file

@@ -13,8 +13,8 @@ import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
-from flr.config.entry import may_download
 from flr.config.errors import cut, show
+from flr.config.who_named_it import may_download
 from flr.core.errors import ConfigError, DataError
 from flr.core.registry import register
 from flr.models.backbones.common import digest_of_files
