@@ -45,9 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tries", type=int, default=2000, help="faults that each attack makes")
     parser.addoption("--hostile-runs", type=int, default=20, help="on a real SuperLink")
     parser.addoption("--federation-kills", type=int, default=50, help="of Flower's processes")
-    parser.addoption(
-        "--attack-count", type=int, default=200, help="how many mutated inputs an attack tries"
-    )
+    parser.addoption("--kills", type=int, default=200, help="how often an attack kills -9")
 
 
 @pytest.fixture

@@ -163,11 +163,13 @@ def page(known: Mapping[str, Mapping[str, Any]]) -> str:
         }
         plain = table["mean"][0]
         rows = [[f"`{rule}`", *map(_text, values)] for rule, values in table.items()]
-        best = [
-            max(filter(None, values), default=None) for values in zip(*table.values(), strict=True)
+        found = [
+            _best(dict(zip(table, column, strict=True)))
+            for column in zip(*table.values(), strict=True)
         ]
-        lost = [None if b is None or plain is None else plain - b for b in best]
-        rows.append(["lost with the best rule", *map(_text, lost)])
+        rows.append(["best rule", *(f"`{rule}`" if rule else "–" for rule, _ in found)])
+        lost = [None if b is None or plain is None else plain - b for _, b in found]
+        rows.append(["lost with it", *map(_text, lost)])
         title = f"## {place}, {method}, {attackers} of 10 attack"
         parts.append(f"{title}\n\n{markdown_table(['rule', *(a for a, _ in columns)], rows)}")
     return "\n".join(parts)
@@ -186,6 +188,12 @@ def _mean(
     return statistics.mean(found) if found else None
 
 
+def _best(values: Mapping[str, float | None]) -> tuple[str | None, float | None]:
+    known = {rule: value for rule, value in values.items() if value is not None}
+    rule = max(known, key=lambda name: known[name], default=None)
+    return rule, None if rule is None else known[rule]
+
+
 def _text(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
@@ -196,7 +204,7 @@ _HEAD = """# Aggregators under attack
 (0.8, 0.0); digits (an MLP of pixels) and CIFAR-10 (3,000 images, features of EfficientNet-Lite0).
 Test accuracy in percent after the last round, mean over the seeds that are there (three are
 planned); {runs} of {of} runs are there. `trimmed-mean` cuts 30 % off at each end, `krum` outlives
-30 %, `multi-krum` is Krum that keeps five. "lost with the best rule" is against the mean without an
+30 %, `multi-krum` is Krum that keeps five. "lost with it" is against the mean without an
 attack. Made by (with `--page` and this file, the page)
 
 ```sh

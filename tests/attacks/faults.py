@@ -12,6 +12,7 @@ import shutil
 import signal
 import stat
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -61,16 +62,18 @@ def before_each_change(folder: Path, act: Before) -> Iterator[None]:
     each sync. Python keeps audit hooks for good, so this one is made idle at the end.
     """
     active, number, real = [True], [0], os.fsync
+    inside, one = threading.local(), threading.Lock()  # many files are synced at a time
 
     def act_on(path: object, what: str) -> None:
         place = _place(path)
-        if place == folder or folder in place.parents:
-            number[0] += 1
-            active.clear()  # what `act` itself does is not counted
-            try:
-                act(number[0], what)
-            finally:
-                active.append(True)
+        if (place == folder or folder in place.parents) and not getattr(inside, "act", False):
+            with one:
+                number[0] += 1
+                inside.act = True  # what `act` itself does is not counted
+                try:
+                    act(number[0], what)
+                finally:
+                    inside.act = False
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if active and (event in _CHANGES or (event == "open" and args[2] & _WRITING)):
@@ -187,24 +190,40 @@ class CutError(BaseException):
 
 
 class Disk:
-    """Remembers what was synced: the bytes of files, and which names a folder had."""
+    """Remembers what was synced: the bytes of files, and which names a folder had.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, last: int = 0) -> None:
+    Files stay open, so that no later one gets the number (inode) of one that was deleted.
+    """
+
+    def __init__(self, last: int = 0) -> None:
         self.files: dict[int, bytes] = {}
         self.folders: dict[Path, dict[str, int]] = {}
-        self.syncs, self.last = 0, last
-        monkeypatch.setattr(os, "fsync", self.fsync)
+        self.held: dict[int, int] = {}
+        self.syncs, self.last, self.dark = 0, last, False
 
     def fsync(self, handle: int) -> None:
         self.syncs += 1
-        if self.syncs == self.last:
-            raise CutError
+        if self.dark or self.syncs == self.last:
+            self.cut()
         path, found = Path(f"/proc/self/fd/{handle}").resolve(), os.fstat(handle)
         if stat.S_ISDIR(found.st_mode):
-            names = {entry.name: entry.inode() for entry in os.scandir(path)}
-            self.folders[path] = names
+            self.folders[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
+            for entry in path.iterdir():
+                self._hold(entry)
         else:
             self.files[found.st_ino] = path.read_bytes()
+            self._hold(path)
+
+    def _hold(self, path: Path) -> None:
+        with suppress(OSError):
+            number = path.stat().st_ino
+            if number not in self.held:
+                self.held[number] = os.open(path, os.O_PATH)
+
+    def cut(self) -> None:
+        """From now on nothing reaches the disk."""
+        self.dark = True
+        raise CutError
 
     def after_the_cut(self, folder: Path, torn: bool) -> None:
         """Puts a folder into the state that the disk has: files that were not synced are empty."""
@@ -222,27 +241,32 @@ class Disk:
                 continue
             lost = b"" if here is None or not torn else here.read_bytes()[::-1]
             content[name] = self.files.get(inode, lost)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         for name, data in content.items():
             if all(parent in kept for parent in list(name.parents)[:-1]):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(data)
+        self.close()
+
+    def close(self) -> None:
+        for handle in self.held.values():
+            os.close(handle)
+        self.held.clear()
 
 
-def run_until_cut(
-    method: str, out: Path, monkeypatch: pytest.MonkeyPatch, torn: bool, **when: int
-) -> Disk:
-    """A run until the power goes: when a round is over, or at the k-th sync."""
-    with monkeypatch.context() as patch:
-        disk = Disk(patch, when.get("sync", 0))
+def run_until_cut(method: str, out: Path, begun: Path, k: int, torn: bool) -> None:
+    """A run until the power goes before the k-th file operation."""
+    disk = Disk()
 
-        def stop(metrics: dict[str, Any]) -> None:
-            if metrics["round"] == when.get("round"):
-                raise CutError
+    def act(number: int, what: str) -> None:
+        if number == k:
+            disk.cut()
 
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", disk.fsync)
         try:
-            flr.run(toys.settings(method), out=out, on_round=stop)
+            with before_each_change(out, act):
+                go_on(out, method, begun)
         except CutError:
-            disk.after_the_cut(out.resolve(), torn)
-    return disk
+            disk.after_the_cut(out, torn)

@@ -143,7 +143,7 @@ def make(results: ExperimentResults) -> None:
         setting = found.settings[judged.setting].title
         console.print(f"{judged.verdict}: {judged.claim.says} ({setting})", soft_wrap=True)
     for path in written.files:
-        console.print(str(path), soft_wrap=True, markup=False)
+        console.print(str(path), soft_wrap=True)
 
 
 def write_pages(out: Path) -> None:
@@ -151,7 +151,7 @@ def write_pages(out: Path) -> None:
     from flr.paper import pages
 
     for path in pages.write_all(out):
-        console.print(str(path), soft_wrap=True, markup=False)
+        console.print(str(path), soft_wrap=True)
 
 
 @contextmanager

@@ -247,6 +247,10 @@ class Config(BaseModel):
         free |= {"scenario", "partition", "noise"}
         tree = {k: v for k, v in self._tree().items() if k not in free}
         tree["data"].pop("path", None)  # the scenario's hash holds the content
+        for table in (tree["data"], tree["train"].get("model")):
+            backbone = table.get("backbone") if isinstance(table, dict) else None
+            if isinstance(backbone, dict) and "weights" in backbone:  # wherever the file lies
+                backbone["weights"] = Path(str(backbone["weights"])).name
         return canonical_json(tree)
 
     def _tree(self) -> dict[str, Any]:

@@ -222,7 +222,7 @@ class Federation:
             point
             for point in self.with_record(checkpoint.load_all(self.folder))
             if point.round <= recorded and self.complete(point)
-        ]
+        ][: checkpoint.KEPT]  # a kill may have left an older one
         if found:
             found[0].restore(self.server)
             self.versions, self.digests = dict(found[0].versions), dict(found[0].digests)

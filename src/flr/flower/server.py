@@ -33,7 +33,7 @@ from flr.report import html
 from flr.report.recorder import TEST
 from flr.simulation import run_record
 from flr.simulation.build import buffers_of, first_networks, make_server, make_worker_spec, threads
-from flr.simulation.folders import default_folder, locked, new_folder
+from flr.simulation.folders import first_free, locked, new_folder
 from flr.simulation.run import run_federation, write_results
 
 log = logging.getLogger("flr")
@@ -46,7 +46,8 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         resume(grid, flower)
         return
     config, data = prepare(flower, tree, overrides)
-    folder = Path(flower.out) if flower.out else default_folder(config)
+    free = first_free(Path("runs") / f"{config.label}-{config.seed}")
+    folder = Path(flower.out) if flower.out else free
     if (folder / "config.toml").exists():
         raise DataError(
             f"Expected a new folder as flower.out; {folder} already holds a run. Go on with it by "

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from flr.config import Config
+from flr.config.who_named_it import named_by_others
 from flr.core import bits, seal
 from flr.core.errors import DataError
 from flr.models import model_file
@@ -60,7 +61,8 @@ def go_on(folder: Path, config: Config) -> None:
             "changed it, stop and take another copy",
             folder / CONFIG,
         )
-    backbone = _weights_of(config)
+    with named_by_others():
+        backbone = _weights_of(config)
     if backbone and (record.get("backbone") or backbone) != backbone:
         raise DataError(
             f"Expected the backbone with the weights that {folder} began with (fingerprint "
