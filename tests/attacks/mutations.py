@@ -21,7 +21,8 @@ Mutator = Callable[[bytes, random.Random], bytes]
 TOKENS = [
     b"", b"\x00", b"\xff", b"-1", b"0", b"1e400", b"9" * 400, b"nan", b"NaN", b"inf", b"null", b'"',
     b"'", b"[", b"]", b"{", b"}", b",", b"\n", b"=", b"[" * 5000, b'{"a":' * 5000, b"../../etc",
-    b"\x1b[2J", b"true", b"\\ud800", b"\xed\xa0\x80", b"1000000000000", b"(", b"()", b"2**40", b"|O",
+    b"\x1b[2J", b"true", b"\\ud800", b"\xed\xa0\x80", b"1000000000000", b"(", b"()", b"2**40",
+    b"|O",
 ]  # fmt: skip
 ODD: list[Any] = [
     None, True, 0, -1, 1.5, 10**12, 10**30, float("nan"), float("inf"), "", "5", "\ud800", "[/b]",

@@ -53,10 +53,9 @@ class HuggingFace:
     """Texts to features by a text encoder of the package transformers, averaged over the tokens.
 
     `model` is a folder with config.json, a tokenizer and weights as safetensors, or a name of the
-    hub, whose files are then downloaded into its cache; not so where a model file, a run folder or a
-    server names it. Weights as pickles and code that comes with
-    a model are refused. Of a text, the first `tokens` tokens count, among the first 64 x `tokens`
-    characters.
+    hub, whose files are then downloaded into its cache; not so where a model file, a run folder or
+    a server names it. Weights as pickles and code that comes with a model are refused. Of a text,
+    the first `tokens` tokens count, among the first 64 x `tokens` characters.
     """
 
     model: str
