@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.studies.common import markdown_table, trained
 from flr.core.arrays import write_atomically
 
-CELLS = Path("results/cells/under-attack.jsonl")
+CELLS = Path("results/under-attack.jsonl")
 METHODS = ("fedavg", "flr")
 RULES: dict[str, Any] = {
     "mean": "mean",

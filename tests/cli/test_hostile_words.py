@@ -10,13 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_bad_input import GOOD
 from toys import settings, train
 
 import flr
 from flr.core import arrays
 from flr.models.model_file import NAME
 
+CONFIG = """rounds = 2
+method = "flr"
+data = { name = "digits", train = 100, test = 50 }
+partition = { kind = "iid", clients = 4 }
+noise = { kind = "symmetric" }
+train = { model = "mlp", participation = 0.5, epochs = 1 }
+"""
 DEEP = "[" * 5000 + "]" * 5000
 
 
@@ -24,7 +30,7 @@ DEEP = "[" * 5000 + "]" * 5000
 def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "experiment.toml"
-    path.write_text(GOOD)
+    path.write_text(CONFIG)
     return path
 
 

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -35,9 +37,14 @@ def run_in(temporary: Path, out: Path, kill: bool) -> int:
     return subprocess.run(command, env=environment, check=False, capture_output=True).returncode
 
 
-def test_what_a_kill_leaves_is_gone_after_the_next_run(tmp_path):
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A short path, as sockets need: pytest's own folders are often longer."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_what_a_kill_leaves_is_gone_after_the_next_run(tmp_path, temporary):
     assert run_in(temporary, tmp_path / "a", kill=True) == -signal.SIGKILL
     (left,) = temporary.iterdir()
     (temporary / "flr-workers-link").symlink_to(left)

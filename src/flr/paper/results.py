@@ -130,6 +130,11 @@ def names(folder: Path) -> list[str]:
     return sorted({name for _, lines in _files(folder) for name in lines if name})
 
 
+def _first(places: list[str], shown: int = 3) -> str:
+    more = f" and {len(places) - shown} more" if len(places) > shown else ""
+    return ", ".join(places[:shown]) + more
+
+
 def read(folder: Path, name: str) -> Cell | None:
     """A finished cell, or None where there is none yet."""
     nameless = []
@@ -139,7 +144,7 @@ def read(folder: Path, name: str) -> Cell | None:
         nameless += [f"line {number} of {path}" for number, _ in lines.get("", ())]
     if nameless:
         raise DataError(
-            f"Expected cells written by flr; {', '.join(nameless)} cannot be read and may be the "
+            f"Expected cells written by flr; {_first(nameless)} cannot be read and may be the "
             f"cell {name}. Delete the line to train it again, or take another copy."
         )
     return None
