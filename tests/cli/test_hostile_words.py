@@ -47,11 +47,12 @@ def test_a_folder_is_no_markup(out, cli, config):
     assert Path(out, "report.html").is_file()
 
 
-def test_a_path_that_is_not_utf8_is_no_traceback(config, tmp_path):
+def test_a_path_that_is_not_utf8_is_refused_before_training(config, tmp_path):
     name = os.fsdecode(b"caf\xe9")
     seen = shell("run", config, "--out", name, stdout=subprocess.PIPE, cwd=tmp_path)
-    assert b"Traceback" not in seen.stderr
-    assert seen.returncode == 0 or seen.stderr.startswith(b"error: ")
+    assert seen.returncode == 4
+    assert seen.stderr.startswith(b"error: Expected a folder for the run whose path is UTF-8")
+    assert not (tmp_path / name).exists()
 
 
 def test_what_is_printed_to_a_full_disk_ends_no_training(config, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -45,6 +46,7 @@ def own_folder(config: Config) -> Iterator[Path]:
 
 def new_folder(out: Path) -> Path:
     """Makes the folder of a new run; never one that holds something else."""
+    _refuse_other_bytes(out.resolve())
     refuse_other_runs(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -56,6 +58,17 @@ def new_folder(out: Path) -> Path:
             "Choose another --out."
         ) from None
     return out
+
+
+def _refuse_other_bytes(out: Path) -> None:
+    """Safetensors opens no file whose path is not UTF-8, so the run would end when it reads one."""
+    try:
+        str(out).encode()
+    except UnicodeEncodeError:
+        raise DataError(
+            f"Expected a folder for the run whose path is UTF-8; {os.fsencode(out)!r} is not. "
+            "Choose another --out, or rename the folder it lies in."
+        ) from None
 
 
 def refuse_other_runs(out: Path) -> None:
