@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+os.environ.setdefault("FLR_BITS", "portable")  # before torch: tests compute the same everywhere
+
 from flr.cli.main import main
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -41,9 +43,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tries", type=int, default=2000, help="faults that each attack makes")
-    parser.addoption(
-        "--attack-count", type=int, default=200, help="how many mutated inputs an attack tries"
-    )
+    parser.addoption("--hostile-runs", type=int, default=20, help="on a real SuperLink")
+    parser.addoption("--federation-kills", type=int, default=50, help="of Flower's processes")
+    parser.addoption("--kills", type=int, default=200, help="how often an attack kills -9")
 
 
 @pytest.fixture

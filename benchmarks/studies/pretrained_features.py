@@ -4,7 +4,7 @@
     python -m benchmarks.studies.pretrained_features runs/features --page results/features.md
 
 Every run is one preset with noise, method and seed: `flr run` with the same settings gives the same
-numbers. What a finished run has measured is kept as a line of results/cells/features.jsonl, from
+numbers. What a finished run has measured is kept as a line of results/features.jsonl, from
 which the page is made; runs that have their line there need not be in the folder any more.
 """
 
@@ -23,7 +23,7 @@ from flr.core.arrays import write_atomically
 from flr.report.paired_runs import estimate
 from flr.simulation.api import Run
 
-CELLS = Path("results/cells/features.jsonl")
+CELLS = Path("results/features.jsonl")
 METHODS = ("fedavg", "elr", "gce", "slr", "flr")
 UNLIKE: dict[str, Any] = {"partition": {"kind": "dirichlet", "alpha": 1.0}}
 COLUMNS: dict[str, tuple[str, str, dict[str, Any]]] = {  # name -> head, preset, settings

@@ -5,11 +5,15 @@ with one. `flr.LabelMixture` is FLR's regulariser for your own training loop. `f
 `flr.Method`, `flr.Traits` and `flr.Declared` are what a method of your own needs.
 """
 
-from flr.core.contract import Method
-from flr.core.registry import register
-from flr.core.traits import Declared, Traits
-from flr.methods.shared.soft_labels import LabelMixture
-from flr.simulation.api import Run, resume, run
+from flr.core import bits
+
+bits.prepare()  # before anything imports torch
+
+from flr.core.contract import Method  # noqa: E402
+from flr.core.registry import register  # noqa: E402
+from flr.core.traits import Declared, Traits  # noqa: E402
+from flr.methods.shared.soft_labels import LabelMixture  # noqa: E402
+from flr.simulation.api import Run, resume, run  # noqa: E402
 
 __all__ = ["Declared", "LabelMixture", "Method", "Run", "Traits", "register", "resume", "run"]
 __version__ = "0.1.0"

@@ -30,6 +30,8 @@ def config(method: dict[str, Any]) -> Config:
 
 
 ROWS = {  # whose options are the row's, not the preset's
+    "flr": ("fig-dirichlet", "flr", "dir1-0.0-0.8"),
+    "er": ("table-regularizers", "er", "sym-0.0-0.8"),
     "em": ("table-regularizers", "em", "sym-0.0-0.8"),
     "nls": ("table-regularizers", "nls", "sym-0.0-0.8"),
     "ts": ("table-regularizers", "ts", "sym-0.0-0.8"),
@@ -41,7 +43,8 @@ ROWS = {  # whose options are the row's, not the preset's
 
 def test_results_have_the_best_of_what_was_tried():
     found = json.loads(settings.FOUND.read_text())
-    for method, tried in settings.TRIED.items():
+    # fig-curves, which alone has SLR, has the paper's lam for it
+    for method, tried in ((m, t) for m, t in settings.TRIED.items() if m != "slr"):
         scores = [found[f"symmetric, {settings.described(method, options)}"] for options in tried]
         best = tried[max(range(len(tried)), key=lambda at: scores[at]["accuracy"])]
         if method in ROWS:

@@ -34,7 +34,7 @@ def test_the_parts_of_a_step_are_those_of_flr():
 
 
 def test_finished_runs_are_kept_and_others_refused(tmp_path):
-    config = aggregators_under_attack.SETTING | {"seed": 1, "rounds": 1, "workers": 1}
+    config = next(aggregators_under_attack.grid()).config() | {"rounds": 1}
     first = common.trained(tmp_path / "run", config)
     made = (first.folder / "model.safetensors").stat().st_mtime_ns
     assert common.trained(tmp_path / "run", config).summary == first.summary

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,10 +166,12 @@ def test_predict_and_evaluate_need_only_the_model_file(cli, config, tmp_path):
 def test_a_model_file_that_names_code_needs_trust(cli, config, tmp_path):
     done = cli("run", config, "--set", "train.model='toys:batchnorm_net'", "--out", "r")
     assert done.code == 0, done.err
-    refused = cli("evaluate", "r", "digits")
+    assert cli("evaluate", "r", "digits").code == 0  # one's own run needs no word
+    moved = shutil.copy(Path("r") / "model.safetensors", "from-elsewhere.safetensors")
+    refused = cli("evaluate", moved, "digits")
     assert refused.code == 4
     assert "--trust" in refused.message
-    assert cli("evaluate", "r", "digits", "--trust").code == 0
+    assert cli("evaluate", moved, "digits", "--trust").code == 0
 
 
 def test_code_that_is_not_there_is_not_the_fault_of_the_model_file(cli, config, monkeypatch):

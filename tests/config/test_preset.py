@@ -89,7 +89,7 @@ def test_a_saved_scenario_goes_with_a_preset():
 def test_aliases_get_the_options_of_what_they_are_aliases_of():
     config = parse({"preset": "cifar100", "method": "flr+"})
     assert config.method[0].options["iterations"] == 10
-    assert config.method[0].options["inner"] == {"name": "flr", "lam": 3.0}
+    assert config.method[0].options["inner"] == {"name": "flr", "lam": 5.0}
     assert parse({"preset": "cifar100", "method": "global"}).method[0].options["lam"] == 2.5
 
 
@@ -97,3 +97,17 @@ def test_aliases_get_the_options_of_what_they_are_aliases_of():
 def test_broken_choices_stay_config_errors(method):
     with pytest.raises(ConfigError, match="method"):
         parse({"preset": "cifar10", "method": method})
+
+
+def test_a_preset_knows_the_length_of_a_method_and_what_is_inside_it():
+    assert parse({"preset": "cifar10", "method": "fedcorr"}).rounds == 650
+    assert parse({"preset": "cifar10", "method": "fedavg"}).rounds == 300
+    assert parse({"preset": "cifar10", "method": "fedcorr", "rounds": 400}).rounds == 400
+    for data, lam in (("cifar10", 3.0), ("cifar100", 5.0), ("clothing1m", 3.0)):
+        inside = {"name": "fedcorr", "inner": "flr"}
+        config = parse({"preset": data, "method": inside})
+        assert config.method[0].options["inner"]["lam"] == lam
+        assert config.rounds == {"cifar10": 650, "cifar100": 800, "clothing1m": 200}[data]
+    assert config.method[0].options["inner"]["warmup_rounds"] == 50
+    own = {"name": "fedcorr", "inner": {"name": "flr", "lam": 1.5}}
+    assert parse({"preset": "cifar10", "method": own}).method[0].options["inner"]["lam"] == 1.5

@@ -117,6 +117,66 @@ def refuse_bad_update(method: Any, folder: Path, monkeypatch: Any) -> None:
     assert finite(run), "the model is not finite"
 
 
+def refuse_malformed_arrays(method: Any, folder: Path, monkeypatch: Any) -> None:
+    """Each array that is sent, spoiled in every way: its site is named, and the others go on."""
+    made = config.parse(settings(method)).build_method()
+    declared = by_name(made.traits.sends, made.traits.networks)
+    real, spoiled = worker.run_task, dict[tuple[int, int], str]()
+    for number, target in enumerate([MODEL, *declared]):
+        ways = [dtype, missing, extra] if target == MODEL else list(WAYS[:-1])
+        if target != MODEL and declared[target].least is None:
+            ways.remove(negative)
+
+        def spoil(c: Client, task: str, target: str = target, ways: Any = ways) -> arrays.Arrays:
+            sent = real(c, task)
+            names = [name for name in sorted(sent) if name.startswith(target)]
+            if 1 <= c.id <= len(ways) and names:
+                ways[c.id - 1](sent, names[0])
+                spoiled[c.id, c.round] = "extra" if ways[c.id - 1] is extra else names[0]
+            return sent
+
+        spoiled.clear()
+        monkeypatch.setattr(worker, "run_task", spoil)
+        run = train(method, folder / f"{number}", train={"participation": 1.0})
+        refused = {
+            (c["client"], c["round"] - 1): c["reason"]
+            for c in run.clients
+            if c["status"] == "refused"
+        }
+        assert spoiled, f"{target} was never sent"
+        assert refused.keys() == spoiled.keys(), "refuses other sites than those that spoil"
+        assert all(spoiled[key] in reason for key, reason in refused.items()), refused
+        assert len(run.metrics) == ROUNDS
+        assert finite(run), "the model is not finite"
+
+
+def dtype(sent: arrays.Arrays, name: str) -> None:
+    sent[name] = sent[name].to(torch.float16)
+
+
+def shape(sent: arrays.Arrays, name: str) -> None:
+    sent[name] = sent[name].flatten().repeat(2)
+
+
+def nan(sent: arrays.Arrays, name: str) -> None:
+    sent[name] = torch.full_like(sent[name], float("nan") if sent[name].is_floating_point() else -1)
+
+
+def missing(sent: arrays.Arrays, name: str) -> None:
+    del sent[name]
+
+
+def negative(sent: arrays.Arrays, name: str) -> None:
+    sent[name] = -sent[name] - 1
+
+
+def extra(sent: arrays.Arrays, name: str) -> None:
+    sent["extra"] = torch.zeros(3)
+
+
+WAYS = (dtype, shape, nan, missing, negative, extra)
+
+
 def batchnorm_with_a_last_batch_of_one(method: Any, folder: Path, monkeypatch: Any) -> None:
     """Sites of 21 samples and batches of 10; counters stay integers."""
     run = train(method, folder / "run")
@@ -304,6 +364,7 @@ CLAUSES = (
     through_flower,
     drop,
     refuse_bad_update,
+    refuse_malformed_arrays,
     batchnorm_with_a_last_batch_of_one,
     site_of_one_sample,
     nothing_undeclared_leaves,

@@ -17,8 +17,12 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
+from flr.config import policy
 from flr.flower.apps import client_app
 from flr.flower.server import serve
+from flr.flower.site_config import state_dir
+
+POLICY = Path(__file__).with_name("policy.toml")
 
 
 class DirectGrid(Grid):
@@ -52,7 +56,7 @@ class DirectGrid(Grid):
         for message in messages:
             sent = across(message)
             self.messages.append(sent)
-            config = dict(self.nodes[message.metadata.dst_node_id])
+            config = with_policy(self.nodes[message.metadata.dst_node_id])
             context = Context(1, message.metadata.dst_node_id, config, RecordDict(), {})
             number = sent.metadata.message_id
             self.replies[number] = across(self.app(sent, context), number)
@@ -65,6 +69,12 @@ class DirectGrid(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Any:
         return self.pull_messages(self.push_messages(messages))
+
+
+def with_policy(own: Mapping[str, Any]) -> dict[str, Any]:
+    """A node config as it is, or with the policy of the tests where the site has none."""
+    has_one = "policy" in own or (state_dir(own) / policy.NAME).exists()
+    return dict(own) if has_one else {"policy": str(POLICY), **own}
 
 
 def across(message: Message, replies_to: str | None = None) -> Message:

@@ -35,6 +35,7 @@ BROKEN = [  # method, clause, what the failure says
     ("broken-rerun", clauses.through_flower, "bits"),
     ("broken-drop", clauses.drop, r"\d"),  # the KeyError of a client that is missing
     ("broken-nan", clauses.refuse_bad_update, "not finite"),
+    ("broken-nan", clauses.refuse_malformed_arrays, "not finite"),
     ("broken-batchnorm", clauses.batchnorm_with_a_last_batch_of_one, "more than 1 value"),
     ("broken-single", clauses.site_of_one_sample, "NaN"),
     ("broken-undeclared", clauses.nothing_undeclared_leaves, "does not declare"),

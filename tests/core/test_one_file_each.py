@@ -111,7 +111,7 @@ class MyAttack(Attack):
 
     clients: Share = 0.5
 
-    def weights(self, sent, received, rng):
+    def weights(self, sent, received, known, rng):
         return received
 ''',
 }

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from flr.config import parse
+from flr.config import policy as policies
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -46,10 +47,13 @@ def test_every_page_is_in_the_index(root):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_configs_are_valid(name, blocks):
+def test_configs_are_valid(name, blocks, tmp_path):
     for text in blocks(name, "toml"):
         tree = tomllib.loads(text)
-        if "project" not in tree:
+        if name == "docs/how-to/guard-a-site.md":
+            (tmp_path / policies.NAME).write_text(text)
+            assert policies.load(tmp_path / policies.NAME).methods
+        elif "project" not in tree:
             parse({"rounds": 100, **tree}, source=name)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from flr.cli import flower as commands
+from flr.cli import flower, site
+from flr.config.policy import Policy
 from flr.flower.new_app import write_app
-from flr.flower.node import KEYS
 from flr.flower.settings import Flower
+from flr.flower.site_config import KEYS
 from flr.report import describe
 
 REFERENCE = "docs/reference/flower.md"
@@ -33,11 +34,16 @@ def test_the_node_config_has_these_keys(tables, tmp_path):
     assert re.findall(r"^\| `(\S+)` \|", readme.split("`--node-config`")[1], re.M) == list(KEYS)
 
 
-def test_every_command_is_in_the_reference_with_its_options(root):
+def test_a_policy_has_these_keys(tables):
+    assert list(tables(REFERENCE)["Policy"]) == list(Policy.model_fields)
+
+
+@pytest.mark.parametrize("commands", [flower, site])
+def test_every_command_is_in_the_reference_with_its_options(commands, root):
     page = (root / "docs/reference/cli.md").read_text()
-    group = typer.main.get_command(commands.app)
+    group, above = typer.main.get_command(commands.app), commands.__name__.split(".")[-1]
     for name, command in group.commands.items():
-        (row,) = re.findall(rf"^\| `flr flower {name} .*$", page, re.M)
+        (row,) = re.findall(rf"^\| `flr {above} {name} .*$", page, re.M)
         for option in command.params:
             if option.param_type_name == "option" and option.name != "help":
                 assert option.opts[0] in row

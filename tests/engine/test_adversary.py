@@ -18,24 +18,35 @@ from flr.core.errors import ConfigError
 from flr.data.sources.digits import Digits
 from flr.engine.adversary import Adversary
 from flr.scenario import scenario as scenarios
+from flr.scenario.attacks.alie import ALittleIsEnough
+from flr.scenario.attacks.claimed_samples import ClaimedSamples
 from flr.scenario.attacks.common import attackers
+from flr.scenario.attacks.constant import Constant
 from flr.scenario.attacks.gaussian import Gaussian
 from flr.scenario.attacks.label_flip import LabelFlip
 from flr.scenario.attacks.none import NoAttack
+from flr.scenario.attacks.replacement import Replacement
 from flr.scenario.attacks.sign_flip import SignFlip
 from flr.scenario.noises.none import NoNoise
 from flr.scenario.noises.symmetric import Symmetric
 from flr.scenario.partitions.iid import Iid
+from flr.simulation.in_process import claims
 
 RECEIVED = {"model.0.w": torch.ones(500), "model.0.mean": torch.ones(2), "n": torch.ones(1)}
 SENT = {"model.0.w": torch.full((500,), 3.0), "model.0.mean": torch.zeros(2), "n": torch.zeros(1)}
 
 
-def tampered(attack, client=1, step=4, seed=9, evil=(1, 2)):
+def tampered(attack, client=1, step=4, seed=9, evil=(1, 2), honest=()):
     adversary = Adversary(attack, frozenset(evil), seed, frozenset({"model.0.mean"}))
     task = Task("fit", (0, 1, 2), RECEIVED, step, 0, 5)
     answer = ClientResult(Reply(client, 7, dict(SENT)), False, 0.0, None)
-    (changed,) = adversary.tamper(task, [answer])
+    others = [
+        ClientResult(Reply(3 + k, 7, SENT | {"model.0.w": value}), False, 0.0, None)
+        for k, value in enumerate(honest)
+    ]
+    changed, *same = adversary.tamper(task, [answer, *others])
+    for before, after in zip(others, same, strict=True):
+        assert torch.equal(before.reply.arrays["model.0.w"], after.reply.arrays["model.0.w"])
     assert torch.equal(answer.reply.arrays["model.0.w"], SENT["model.0.w"])
     assert (changed.reply.client, changed.reply.examples) == (client, 7)
     return changed.reply.arrays
@@ -69,6 +80,32 @@ def test_gaussian_noise_is_seeded_by_client_and_step():
         assert not torch.equal(tampered(Gaussian(std=0.5), **change)["model.0.w"] - 1, noise)
 
 
+def test_a_constant_is_all_that_is_sent():
+    assert (tampered(Constant(value=-2.0))["model.0.w"] == -2).all()
+
+
+def test_replacement_lengthens_the_update():
+    assert (tampered(Replacement(scale=10.0))["model.0.w"] == 1 + 10.0 * (3 - 1)).all()
+
+
+def test_a_little_is_enough_stands_beside_the_mean_of_the_honest():
+    honest = [torch.full((500,), value) for value in (1.0, 3.0, 5.0)]
+    changed = tampered(ALittleIsEnough(z=0.5), honest=honest)["model.0.w"]
+    expected = 3 - 0.5 * (8 / 3) ** 0.5
+    assert torch.allclose(changed, torch.full((500,), expected))
+    assert torch.equal(tampered(ALittleIsEnough())["model.0.w"], SENT["model.0.w"])
+
+
+def test_claims_count_for_no_more_than_a_third():
+    counted = claims(ClaimedSamples(), [2], [10, 20, 10, 30, 40])
+    assert counted == {2: 50}
+    assert claims(SignFlip(), [2], [10, 20, 10, 30, 40]) == {}
+    adversary = Adversary(ClaimedSamples(), frozenset({2}), 9, frozenset(), counted)
+    task = Task("fit", (1, 2), RECEIVED, 4, 0, 5)
+    answers = [ClientResult(Reply(k, 20, dict(SENT)), False, 0.0, None) for k in (1, 2)]
+    assert [r.reply.examples for r in adversary.tamper(task, answers)] == [20, 50]
+
+
 @pytest.mark.parametrize("attack", [NoAttack(), LabelFlip()])
 def test_other_attacks_leave_replies_alone(attack):
     assert torch.equal(tampered(attack)["model.0.w"], SENT["model.0.w"])
@@ -91,7 +128,7 @@ def test_label_flip_is_part_of_the_scenario():
     assert other.spec["attack"] is None
 
 
-@pytest.mark.parametrize("kind", ["sign-flip", "gaussian", "label-flip"])
+@pytest.mark.parametrize("kind", sorted(set(registry.entries("attack")) - {"none"}))
 def test_a_run_under_attack_repeats_resumes_and_shows_it(kind, tmp_path):
     attack = {"kind": kind, "clients": 0.34}
     whole = train("flr", tmp_path / "whole", attack=attack)

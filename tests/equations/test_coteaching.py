@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from flr.methods.coteaching import exchange, forget_rate_at, small_loss
+from flr.methods.coteaching import exchange
+from flr.methods.shared.selection import forget_rate_at, off_diagonal, small_loss
 
 TOLERANCE = {"atol": 1e-7, "rtol": 0.0}
 
@@ -54,3 +55,20 @@ def test_at_least_one_sample_is_kept(samples, rate):
 
 def test_equal_losses_keep_their_order():
     assert small_loss(torch.ones(10), 0.5).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_sure_networks_find_the_share_of_wrong_labels():
+    true = torch.arange(1000) % 4
+    given = torch.where(torch.arange(1000) % 5 == 0, (true + 1) % 4, true)  # a fifth is wrong
+    p = torch.nn.functional.one_hot(true, 4).double() * 0.9 + 0.025
+    assert off_diagonal(p, given) == pytest.approx(0.2)
+    assert off_diagonal(p, true) == 0
+
+
+def test_unsure_mistakes_are_no_wrong_labels():
+    label = torch.arange(1000) % 4
+    p = torch.nn.functional.one_hot(label, 4).double() * 0.9 + 0.025
+    hard = torch.arange(1000) % 10 < 3  # right on seven of ten, and unsure of the others
+    p[hard] = torch.tensor([0.26, 0.25, 0.25, 0.24], dtype=p.dtype)
+    assert (p.argmax(1) != label).double().mean() >= 0.2
+    assert off_diagonal(p, label) == 0

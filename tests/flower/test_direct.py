@@ -19,13 +19,13 @@ from flwr.proto.node_pb2 import NodeInfo
 from toys import TINY, bits, settings, train
 
 from flr import config
+from flr.aggregate.claims import capped
 from flr.core import arrays, registry
 from flr.core.errors import ConfigError, DataError, RunError
 from flr.data.sources.files import read_samples
 from flr.flower import handshake, site_cache, wire
 from flr.flower import node as nodes
 from flr.flower.handshake import in_order
-from flr.flower.membership import capped
 from flr.flower.server import serve
 from flr.simulation.api import Run
 from flr.simulation.build import load_data, load_scenario

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from direct import DirectGrid, run_config
+from faults import Tally
 from flwr.app import Array, ArrayRecord, Message
 from hostile_answers import DONE, HELLO, WEIGHTS, hostile
 from toys import TINY, settings
@@ -29,6 +30,7 @@ from flr.flower.transport import FlowerTransport
 from flr.simulation.api import Run
 
 SITES = TINY["partition"]["clients"]
+SAMPLE = 200
 
 
 class TwoWards(DirectGrid):
@@ -74,15 +76,32 @@ def rounds_with(seed: int) -> list[str]:
     return [o.reason for o in outcomes] + list(handshake.refused.values())
 
 
-def test_mutated_answers_end_nothing(request, caplog):
-    count, refused = request.config.getoption("--attack-count"), 0
+def attack(count: int, caplog: pytest.LogCaptureFixture) -> None:
+    tally, refused = Tally("hostile answers, the server's readers"), 0
     for seed in range(count):
         caplog.clear()
-        reasons = rounds_with(seed)
+        try:
+            reasons = rounds_with(seed)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the server would have ended
+            tally.lose(f"answer {seed}: {type(error).__name__}: {error}")
+            continue
         refused += any(reasons)
-        lines = [record.getMessage() for record in caplog.records]
-        assert all(line.isprintable() and len(line) < 1000 for line in reasons + lines), seed
+        lines = reasons + [record.getMessage() for record in caplog.records]
+        if all(line.isprintable() and len(line) < 1000 for line in lines):
+            tally.survived()
+        else:
+            tally.lose(f"answer {seed}: it wrote into our log")
+    tally.finish()
     assert refused > count / 2
+
+
+def test_a_sample_of_mutated_answers_ends_nothing(caplog):
+    attack(SAMPLE, caplog)
+
+
+@pytest.mark.attack
+def test_no_mutated_answer_ends_anything(caplog, tries):
+    attack(tries, caplog)
 
 
 @pytest.mark.parametrize("kind", ["hello", "train"])
@@ -169,7 +188,7 @@ def test_an_answer_that_flower_cannot_inflate_costs_nobody_elses(tmp_path: Path)
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        ("missing", "it sent other arrays than most"),
+        ("missing", "fedrn.output is missing"),
         ("short", "fedrn.output has shape (3,), expected ('classes',)"),
     ],
 )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from flr.config import Config
+from flr.core.errors import ConfigError
 from flr.paper import experiment, outputs, results, tables
 from flr.paper.claims.judgement import Claim
 from flr.paper.experiment import Coordinates, Experiment, Scale
@@ -69,14 +70,66 @@ def is_central(config: Config) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("scale", "quick"), [("laptop", False), ("laptop", True), ("paper", False)]
+    ("scale", "quick"),
+    [(scale, False) for scale in ("laptop", "features", "middle", "paper")]
+    + [(scale, True) for scale in ("laptop", "features")],
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_every_run_of_every_experiment_resolves(name, scale, quick):
+    if scale not in experiment.scales(name):
+        with pytest.raises(ConfigError, match="has laptop"):
+            load(name, scale, quick)
+        return
     found = load(name, scale, quick)
     assert found.shows in outputs.KINDS
     for config in configs(name, scale, quick).values():
-        assert not (quick and found.rows) or config.rounds < 30
+        assert not (quick and found.rows and scale == "laptop") or config.rounds < 30
+
+
+def test_features_have_every_table_and_the_middle_scale_one():
+    trained = [name for name in NAMES if load(name).rows and load(name).settings]
+    for scale, names in (("features", trained), ("middle", ["table-memorization"])):
+        assert [name for name in trained if scale in experiment.scales(name)] == names
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if load(n).rows and load(n).settings])
+def test_features_are_the_papers_federation_with_one_budget(name):
+    for place, config in configs(name, "features").items():
+        paper = configs(name, "paper")[place]
+        assert config.data.backbone is not None
+        assert config.data.train is None
+        for option in ("participation", "epochs", "batch", "momentum"):
+            assert getattr(config.train, option) == getattr(paper.train, option)
+        assert config.partition == paper.partition
+        assert config.noise == paper.noise or name == "table-clothing1m"
+    rounds = {c.rounds for c in configs(name, "features").values() if not is_central(c)}
+    assert len(rounds) == 1
+    assert load(name, "features").seeds == (1, 2, 3, 4, 5)
+
+
+def test_the_queue_has_three_seeds_everywhere_before_five_anywhere():
+    queue = list(experiment.queue("features"))
+    names = [each.name for each, _ in queue]
+    half = len(names) // 2
+    assert names[:half] == names[half:]
+    assert names[:4] == [
+        *("table-memorization", "table-regularizers", "fig-dirichlet", "table-cifar100")
+    ]
+    assert {len(seeds) for _, seeds in queue[:half]} == {3}
+    assert {len(seeds) for _, seeds in queue[half:]} == {5}
+
+
+@pytest.mark.parametrize("row", ["coteaching", "rofl"])
+def test_a_given_rate_is_the_settings_own_and_an_estimate_knows_nothing(row):
+    found = configs("fig-dirichlet", "features")
+    for setting, part in load("fig-dirichlet", "features").settings.items():
+        given = found[Coordinates(row, setting, 1)].method[0].options["forget_rate"]
+        noise = found[Coordinates(row, setting, 1)].noise.options
+        # rates are uniform between the floor and 1; a tenth of what is drawn is the true class
+        assert given == part.wrong
+        assert given == pytest.approx(noise["clients"] * (1 + noise["floor"]) / 2 * 0.9)
+        estimated = found[Coordinates(f"{row}-estimated", setting, 1)].method[0].options
+        assert estimated["forget_rate"] == "confident"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,8 +162,7 @@ def test_on_a_laptop_all_federated_rows_have_one_budget(name):
 
 @pytest.mark.parametrize("data", ["cifar100", "clothing1m"])
 def test_on_a_laptop_options_that_were_tried_are_those_of_cifar10(data):
-    tried = {"flr": ["lam"], "er": ["lam"], "elr": ["lam", "beta"], "gce": ["q", "kappa"]}
-    tried |= {"slr": ["lam"], "local": ["lam"], "fedprox": ["mu"], "mixup": ["alpha"]}
+    tried = {"elr": ["lam", "beta"], "gce": ["q", "kappa"], "fedprox": ["mu"], "mixup": ["alpha"]}
     chosen, theirs = preset("laptop-cifar10")["methods"], preset(f"laptop-{data}")["methods"]
     for method in tried.keys() & theirs.keys():
         for option in tried[method]:
@@ -129,7 +181,8 @@ def test_what_is_shown_twice_is_trained_once(one, other, scale):
 
 def test_what_has_no_trials_is_left_out_at_that_scale():
     paper, laptop = (load("fig-dirichlet", scale) for scale in ("paper", "laptop"))
-    assert {"rofl", "coteaching"} == paper.rows.keys() - laptop.rows.keys()
+    out = {f"{row}{how}" for row in ("rofl", "coteaching") for how in ("", "-estimated")}
+    assert out == paper.rows.keys() - laptop.rows.keys()
     assert {"dir1-0.5-0.6", "dir10-0.5-0.6"} == paper.settings.keys() - laptop.settings.keys()
     assert len(configs("fig-dirichlet")) == 30
     named = {row for claim in laptop.claims for row in (claim.row, claim.than)}

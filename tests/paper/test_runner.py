@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flr.core.errors import ConfigError, DataError
-from flr.paper import results
+from flr.core.errors import ConfigError, DataError, RunError
+from flr.paper import queue, results
 from flr.paper.claims.orderings import orderings
 from flr.paper.experiment import QUICK, Coordinates, Experiment, merge
 from flr.paper.pages import experiment as page
@@ -374,3 +374,19 @@ def test_a_cell_gives_back_the_curve_it_was_made_from(runner):
     assert last["accuracy"] == cell.summary["accuracy"]["last"]
     assert last["memorization"]["client"] == cell.summary["memorization"]["client"]
     json.dumps(cell.curve)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_queue_trains_all_in_lanes_and_what_is_shared_once(runner, lanes):
+    other = Experiment("other", "laptop", False, merge(DOCUMENT, {"title": "Another"}))
+    queue.train_in_lanes(runner, [(toy(), (1,)), (other, (1,)), (toy(), (1, 2))], (), lanes)
+    assert [len(runner.gather(each, (1, 2)).cells) for each in (toy(), other)] == [6, 6]
+    files = list((runner.folder / "cells").iterdir())
+    assert sum(len(path.read_text().splitlines()) for path in files) == 6
+
+
+def test_a_run_that_fails_stops_no_other_of_a_queue(runner):
+    broken = {"flr": {"title": "FLR", "method": "flr", "train": {"lr": 1e30, "momentum": 0.0}}}
+    with pytest.raises(RunError, match=r"1 did not: toy, .*FLR, noise"):
+        queue.train(runner, [(toy(rows=broken), (1,)), (toy(), (2,))])
+    assert len(results.names(runner.folder)) == 5

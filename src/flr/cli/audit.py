@@ -208,4 +208,4 @@ def show_pairs(found: Audit, most: int = 5) -> None:
 
 def wrap(text: str, style: str | None = None) -> None:
     """Sentences, wrapped; labels and names in them are text, never markup."""
-    console.print(text, style=style, markup=False)
+    console.print(text, style=style)

@@ -93,7 +93,7 @@ class DownloadProgress(WithBar):
 
     def __init__(self, console: Console) -> None:
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             DownloadColumn(),
             TransferSpeedColumn(),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from flr import config as configs
+from flr.cli import portable
 from flr.cli.progress import RunProgress
 from flr.cli.terminal import console, say
 
@@ -35,6 +36,7 @@ def demo(
     from flr.report import compare, html, plots
     from flr.simulation import api, folders
 
+    portable.restart()
     folder = out or folders.first_free(Path("runs") / f"demo-{seed}")
     console.print("20 sites hold 1,437 handwritten digits. At each, some labels are wrong.")
     runs = {}

@@ -8,6 +8,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -17,27 +18,28 @@ from rich.logging import RichHandler
 
 from flr import __version__
 from flr import config as configs
-from flr.cli import data, flower
+from flr.cli import data, flower, portable, site
 from flr.cli.audit import audit, relabel
 from flr.cli.demo import demo
 from flr.cli.embed import embed
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.reproduce import reproduce
-from flr.cli.terminal import STOPPED, console, errors, hush, say
+from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, put, say
 from flr.config.own_runs import in_run_folder
 from flr.core import registry
 from flr.core.combine import parts_of
 from flr.core.errors import DataError, FlrError
 from flr.engine.memory_allocator import keep_freed_memory
 from flr.report.table import Table, to_rich
-from flr.simulation.folders import default_folder
+from flr.simulation.folders import own_folder
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for command in (demo, embed, predict, evaluate, audit, relabel):
     app.command()(command)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
+app.add_typer(site.app, name="site")
 app.command()(reproduce)
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
@@ -96,12 +98,14 @@ def run(
 
     overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
     resolved = read(config, overrides, trust)
-    folder = default_folder(resolved) if out is None else out
-    say(f"Run folder: {folder}")
-    for part in parts_of(resolved.build_method()):
-        if part.traits.note:
-            say(part.traits.note)
-    train(folder, resolved, lambda progress: api.run(resolved, out=folder, on_round=progress))
+    if resolved.bits == "portable":
+        portable.restart()
+    with own_folder(resolved) if out is None else nullcontext(out) as folder:
+        say(f"Run folder: {folder}")
+        for part in parts_of(resolved.build_method()):
+            if part.traits.note:
+                say(part.traits.note)
+        train(folder, resolved, lambda progress: api.run(resolved, out=folder, on_round=progress))
 
 
 @app.command()
@@ -114,6 +118,8 @@ def resume(
     from flr.simulation import api
 
     config = api.read_config(folder, trust=trust)
+    if config.bits == "portable":
+        portable.restart()
 
     def go_on(show: RunProgress) -> Any:
         return api.resume(folder, on_round=show, workers=workers, trust=trust)
@@ -132,7 +138,7 @@ def train(folder: Path, config: configs.Config, start: Callable[[RunProgress], A
         text = "Stopped before training began; nothing was written."
         if (folder / "config.toml").is_file():
             text = f"Stopped. To go on: flr resume {shlex.quote(str(folder))}"
-        errors.print(text, soft_wrap=True, markup=False)
+        errors.print(text, soft_wrap=True)
         sys.exit(STOPPED)
     say(html.verdict(done.summary))
     say(f"Report: {done.folder / 'report.html'}")
@@ -152,11 +158,11 @@ def compare(
     if latex + csv + markdown > 1:
         raise typer.BadParameter("choose one of --latex, --csv and --markdown")
     if latex:
-        typer.echo(comparing.to_latex(found), nl=False)
+        put(comparing.to_latex(found))
     elif csv:
-        typer.echo(comparing.to_csv(found), nl=False)
+        put(comparing.to_csv(found))
     elif markdown:
-        typer.echo(comparing.to_markdown(found), nl=False)
+        put(comparing.to_markdown(found))
     else:
         console.print(comparing.to_rich(found))
 
@@ -194,13 +200,13 @@ def describe(
     width = min(console.width, 100)
     fill = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ").fill
     for entry in found:
-        console.print(f"{entry.title} ({entry.kind} {entry.name})", style="bold", markup=False)
+        console.print(f"{entry.title} ({entry.kind} {entry.name})", style="bold")
         if entry.paper:
-            console.print(entry.paper, style="dim", markup=False)
+            console.print(entry.paper, style="dim")
         about = [entry.summary, "", entry.doc] if entry.fixed else [entry.doc]
         typer.echo("\n" + describing.reflow("\n".join(about), width))
         for title, lines in describing.sections(entry):
-            console.print(f"\n{title}", style="bold", markup=False)
+            console.print(f"\n{title}", style="bold")
             typer.echo("\n".join(map(fill, lines)))
 
 
@@ -230,12 +236,14 @@ def main() -> None:
     """Runs a command; a user's mistake becomes one message and an exit code, never a traceback."""
     keep_freed_memory(for_all_threads=True)  # features are computed in threads
     handler = RichHandler(console=errors, show_time=False, show_path=False)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    handler.setFormatter(PrintableFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("flr").setLevel(logging.INFO)  # how far a long embedding has come
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:
             errors.print("Stopped. `flr reproduce` and `flr data get` go on when started again.")
+        sys.stdout.flush()  # while what goes wrong can still be told
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
         error.show()
@@ -244,6 +252,10 @@ def main() -> None:
         fail(str(error), error.exit_code)
     except BrokenPipeError:  # whoever read what we print has seen enough
         hush()
+    except UnicodeEncodeError as error:
+        name = error.object[error.start : error.end].encode("utf-8", "backslashreplace").decode()
+        text = f"Expected names in UTF-8; one has {name} in it. Rename the file or folder."
+        fail(text, DataError.exit_code)
     except OSError as error:
         what, why = error.filename or "a file", error.strerror or error
         mend = "Check the path, its permissions and the free space."
@@ -253,7 +265,11 @@ def main() -> None:
 
 def fail(message: str, code: int) -> NoReturn:
     """Ends with one message in red."""
-    errors.print(f"error: {message}", style="red", soft_wrap=True, markup=False)
+    errors.print(f"error: {message}", style="red", soft_wrap=True)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        hush()  # or Python would try again, and complain
     sys.exit(code)
 
 

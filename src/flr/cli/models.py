@@ -12,6 +12,8 @@ import numpy as np
 import typer
 from torch import Tensor
 
+from flr.cli.terminal import put, say
+from flr.config.own_runs import own_code
 from flr.core import registry
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
@@ -43,7 +45,7 @@ def predict(
     trust: Trust = False,
 ) -> None:
     """Classify DATA with MODEL: one CSV row for each sample, with class and probability."""
-    loaded = model_file.load(model, trust=trust)
+    loaded = open_model(model, trust)
     x, _, names = open_data(data, loaded, label)
     best = loaded.probabilities(x).max(1)
     found = zip(names, best.indices.tolist(), best.values.tolist(), strict=True)
@@ -51,10 +53,10 @@ def predict(
     text = io.StringIO()
     csv.writer(text).writerows([("sample", "predicted", "probability"), *rows])
     if out is None:
-        typer.echo(text.getvalue(), nl=False)
+        put(text.getvalue().replace("\r\n", "\n"))
     else:
         write_atomically(out, text.getvalue())
-        typer.echo(f"{len(names)} predictions in {out}")
+        say(f"{len(names)} predictions in {out}")
 
 
 def evaluate(
@@ -65,7 +67,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Accuracy of MODEL on the labels of DATA, overall and for each class."""
-    loaded = model_file.load(model, trust=trust)
+    loaded = open_model(model, trust)
     x, y, _ = open_data(data, loaded, label)
     if y is None:
         raise DataError(
@@ -84,6 +86,12 @@ def evaluate(
         typer.echo(
             f"  {plain(name)}: " + ("no samples" if value is None else f"{100 * value:.1f} %")
         )
+
+
+def open_model(path: Path, trust: bool) -> SavedModel:
+    """With the code that this user's own run has used, where it lies in its run folder."""
+    folder = path if path.is_dir() else path.parent
+    return model_file.load(path, trust=trust or own_code(folder))
 
 
 def open_data(data: str, model: SavedModel, label: str) -> tuple[Inputs, Tensor | None, list[str]]:

@@ -34,10 +34,10 @@ class RunProgress(WithBar):
         self.first: tuple[int, float] | None = None  # round and time; before it is start-up
         self.news = ""
         columns = (
-            TextColumn("{task.description:<8}"),
+            TextColumn("{task.description:<8}", markup=False),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[news]}"),
+            TextColumn("{task.fields[news]}", markup=False),
             TimeRemainingColumn(),
         )
         self.bar = Progress(*columns, console=console) if live else None

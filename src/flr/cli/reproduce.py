@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flr.cli import portable
 from flr.cli.progress import RunProgress
 from flr.cli.terminal import console
 from flr.config.overrides import apply
@@ -22,7 +23,9 @@ from flr.report.table import Table, to_rich
 from flr.simulation.run import OnRound
 
 if TYPE_CHECKING:
+    from flr.config import Config
     from flr.paper.experiment import Experiment
+    from flr.paper.queue import Queue
     from flr.paper.runner import ExperimentResults, Runner
 
 
@@ -30,16 +33,26 @@ class Scale(StrEnum):
     """How large the runs are."""
 
     LAPTOP = "laptop"
+    FEATURES = "features"
+    MIDDLE = "middle"
     PAPER = "paper"
+
+
+ALL = "all"  # as NAME: every table and figure that is trained
 
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="A table or figure; --list names them.", metavar="NAME")
+        str | None,
+        typer.Argument(help="A table or figure, or all; --list names them.", metavar="NAME"),
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Name all tables and figures.")] = False,
     scale: Annotated[
-        Scale, typer.Option(help="laptop: real data, small; paper: as published, needs a GPU.")
+        Scale,
+        typer.Option(
+            help="laptop: real data, small; features: the paper's federation on features of a "
+            "frozen network; middle: from scratch, narrow; paper: as published, needs a GPU."
+        ),
     ] = Scale.LAPTOP,
     seeds: Annotated[
         str | None, typer.Option(help="For instance 1,2,3 (default: three, or the paper's five).")
@@ -58,7 +71,8 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of cells, tables and pictures.")] = Path(
         "reproduction"
     ),
-    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes of a run.")] = 2,
+    lanes: Annotated[int, typer.Option(min=1, help="Runs at a time, of all that is asked.")] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto.")] = "auto",
     changes: Annotated[
         list[str] | None,
@@ -66,7 +80,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """One table or figure of the paper: trains what is missing, then writes it."""
-    from flr.paper import experiment
+    from flr.paper import experiment, queue
     from flr.paper.runner import Runner
 
     if listing:
@@ -83,21 +97,40 @@ def reproduce(
         raise typer.BadParameter("give the name of a table or figure, --list or --pages")
     if only and not train:
         raise typer.BadParameter("--only says what to train; leave it out with --no-train")
-    if quick and scale is Scale.PAPER:
-        raise typer.BadParameter("--quick is for --scale laptop; the paper's runs cannot be short")
+    if quick and scale in (Scale.PAPER, Scale.MIDDLE):
+        raise typer.BadParameter(
+            "--quick is for --scale laptop or features; others cannot be short"
+        )
+    found = queued(name, scale, quick, seeds)
+    above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
+    runner = Runner(out, above, workers, watched if lanes == 1 else said)
+    parts = only.split(",") if only else ()
+    if plan:
+        show_plan(found, runner, parts)
+        return
+    if train:
+        portable.restart()
+    if train and (name == ALL or lanes > 1):
+        queue.train_in_lanes(runner, found, parts, lanes)
+        train = False
+    for each, chosen in {each.name: (each, chosen) for each, chosen in found}.values():
+        make(runner.reproduce(each, chosen, parts) if train else runner.gather(each, chosen))
+
+
+def queued(name: str, scale: Scale, quick: bool, seeds: str | None) -> Queue:
+    """What a command is about, each with its seeds; of all, few seeds everywhere come first."""
+    from flr.paper import experiment
+
+    if name == ALL:
+        found = list(experiment.queue(scale.value, quick))
+        if seeds is not None:
+            different = {each.name: each for each, _ in found}
+            found = [(each, numbers(seeds)) for each in different.values()]
+        return found
     if not any(known == name or known.startswith(f"{name}-") for known in experiment.names()):
         raise typer.BadParameter(registry.unknown("NAME", name, experiment.names()))
-    above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
-    runner = Runner(out, above, workers, watched)
-    parts = only.split(",") if only else ()
-    for found in experiment.load_all(name, scale.value, quick):
-        chosen = found.seeds if seeds is None else numbers(seeds)
-        if plan:
-            show_plan(found, runner, chosen, parts)
-        elif train:
-            make(runner.reproduce(found, chosen, parts))
-        else:
-            make(runner.gather(found, chosen))
+    each_one = experiment.load_all(name, scale.value, quick)
+    return [(each, each.seeds if seeds is None else numbers(seeds)) for each in each_one]
 
 
 def make(results: ExperimentResults) -> None:
@@ -110,7 +143,7 @@ def make(results: ExperimentResults) -> None:
         setting = found.settings[judged.setting].title
         console.print(f"{judged.verdict}: {judged.claim.says} ({setting})", soft_wrap=True)
     for path in written.files:
-        console.print(str(path), soft_wrap=True, markup=False)
+        console.print(str(path), soft_wrap=True)
 
 
 def write_pages(out: Path) -> None:
@@ -118,7 +151,7 @@ def write_pages(out: Path) -> None:
     from flr.paper import pages
 
     for path in pages.write_all(out):
-        console.print(str(path), soft_wrap=True, markup=False)
+        console.print(str(path), soft_wrap=True)
 
 
 @contextmanager
@@ -126,6 +159,13 @@ def watched(label: str, rounds: int) -> Iterator[OnRound | None]:
     """The progress of one run."""
     with RunProgress(label, rounds, console) as progress:
         yield progress
+
+
+@contextmanager
+def said(label: str, _rounds: int) -> Iterator[OnRound | None]:
+    """One run of several at a time: its name, for bars would overwrite each other."""
+    console.print(label, soft_wrap=True, markup=False)
+    yield None
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -167,26 +207,31 @@ def show_list() -> None:
     console.print(to_rich(Table(heads, rows, align="ll"), lines=False))
 
 
-def show_plan(
-    found: Experiment, runner: Runner, seeds: tuple[int, ...], only: Sequence[str]
-) -> None:
-    """Runs and hours."""
+def show_plan(found: Queue, runner: Runner, only: Sequence[str]) -> None:
+    """Runs and hours; what several tables show is counted once."""
     from flr.paper import estimate_time, results
 
-    console.print(f"{found.name} ({found.scale}): {found.title}", style="bold", soft_wrap=True)
-    for setting in found.settings.values():
-        rows = ", ".join(row.title for row in found.rows_in(setting.key))
-        console.print(f"  {setting.title}: {rows or 'nothing is trained'}", soft_wrap=True)
-    every = {results.hash_of(config) for config in runner.plan(found, seeds).values()}
-    left = runner.missing(found, seeds)
-    todo = runner.missing(found, seeds, only) if only else left
-    hours = estimate_time.hours(
-        [run.config for run in todo.values()], runner.folder, runner.workers
-    )
+    every: set[str] = set()
+    todo: dict[str, Config] = {}
+    left: set[str] = set()
+    for number, (each, seeds) in enumerate(found, start=1):
+        if number == len({e.name for e, _ in found[:number]}):  # later ones have more seeds only
+            show_parts(each)
+        every |= {results.hash_of(config) for config in runner.plan(each, seeds).values()}
+        missing = runner.missing(each, seeds)
+        left |= missing.keys()
+        new = runner.missing(each, seeds, only) if only else missing
+        fresh = {name: run.config for name, run in new.items() if name not in todo}
+        todo |= fresh
+        if len(found) > 1:
+            several = f"  {len(fresh)} runs more with seeds {', '.join(map(str, seeds))}"
+            console.print(f"{several}: {each.name}", soft_wrap=True)
+    hours = estimate_time.hours(todo.values(), runner.folder, runner.workers)
     rest = f"{len(todo)} of the rest" if only else "the rest"
+    numbered = sorted({seed for _, chosen in found for seed in chosen})
     console.print(
-        f"{len(every | left.keys())} runs with seeds {', '.join(map(str, seeds))}, "
-        f"{len(every - left.keys())} finished; about {hours:.1f} hours for {rest} with "
+        f"{len(every | left)} runs with seeds {', '.join(map(str, numbered))}, "
+        f"{len(every - left)} finished; about {hours:.1f} hours for {rest} with "
         f"{runner.workers} workers ({os.cpu_count()} cores here).",
         soft_wrap=True,
     )
@@ -196,3 +241,11 @@ def show_plan(
         style="dim",
         soft_wrap=True,
     )
+
+
+def show_parts(found: Experiment) -> None:
+    """The columns of a table with their rows."""
+    console.print(f"{found.name} ({found.scale}): {found.title}", style="bold", soft_wrap=True)
+    for setting in found.settings.values():
+        rows = ", ".join(row.title for row in found.rows_in(setting.key))
+        console.print(f"  {setting.title}: {rows or 'nothing is trained'}", soft_wrap=True)

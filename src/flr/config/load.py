@@ -42,11 +42,15 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     Example:
         >>> load(Path("experiment.toml"), ["seed=2"]).rounds
     """
-    source = cut(str(path), 300)
-    text = _read(path)
+    raw, where = read_toml(path)
+    return _check(raw, cut(str(path), 300), where, apply(raw, where, overrides))
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, Where]]:
+    """A file's tables, and the lines on which their keys stand; ConfigError where it is no TOML."""
+    source, text = cut(str(path), 300), _read(path)
     try:
-        raw = tomllib.loads(text)
-        where: dict[Place, Where] = dict(find_lines(text))
+        return tomllib.loads(text), dict(find_lines(text))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(_syntax(source, str(error))) from None
     except ValueError:  # Python's own limit on the digits of a number
@@ -58,7 +62,6 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(
             f"{source}: expected a few levels of tables and lists; it nests too deeply. Flatten it."
         ) from None
-    return _check(raw, source, where, apply(raw, where, overrides))
 
 
 def parse(
@@ -89,7 +92,7 @@ def _check(
     if not isinstance(raw, Mapping):
         kind = type(raw).__name__
         raise ConfigError(f"{source}: expected a table of settings, got {kind}. Pass a dict.")
-    tree, unknown_preset = preset.apply(_plain(raw, (), problems))
+    tree, unknown_preset = preset.apply(plain_tree(raw, (), problems))
     problems += unknown_preset
     refused = {_unit(problem.at) for problem in problems}
     config, found = _attempt(tree)
@@ -99,7 +102,7 @@ def _check(
     else:
         problems += [problem for _, problem in conflicts(config)]
     if problems or config is None:
-        raise ConfigError(_message(problems, tree, source, where))
+        raise ConfigError(in_words(problems, tree, source, where))
     return config
 
 
@@ -155,7 +158,7 @@ def _unknown_key(place: Place) -> str:
     return f"is not known.{nearest(name, known)} Known: {', '.join(known)}. Correct or remove it."
 
 
-def _plain(value: Any, at: Place, problems: list[ConfigProblem]) -> Any:
+def plain_tree(value: Any, at: Place, problems: list[ConfigProblem]) -> Any:
     """A copy that JSON could hold; whatever could not be is reported and left out."""
     if isinstance(value, Path):
         value = str(value)
@@ -164,10 +167,10 @@ def _plain(value: Any, at: Place, problems: list[ConfigProblem]) -> Any:
         at, reason = at[:3], "nests too deeply. Expected a few levels: flatten it."
     elif isinstance(value, Mapping):
         pairs = [(_text(key), item) for key, item in value.items()]
-        plain = {key: _plain(item, (*at, key), problems) for key, item in pairs}
+        plain = {key: plain_tree(item, (*at, key), problems) for key, item in pairs}
         return {key: item for key, item in plain.items() if item is not None}
     elif isinstance(value, list | tuple):
-        items = [_plain(item, (*at, index), problems) for index, item in enumerate(value)]
+        items = [plain_tree(item, (*at, index), problems) for index, item in enumerate(value)]
         return [item for item in items if item is not None]
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         reason = "should have at most 64 bits. Shorten it."
@@ -191,7 +194,7 @@ def _text(value: object) -> str:
     return str(value).encode(errors="backslashreplace").decode()
 
 
-def _message(
+def in_words(
     problems: list[ConfigProblem], tree: dict[str, Any], source: str, where: Mapping[Place, Where]
 ) -> str:
     located = [(_find(where, problem.at), problem) for problem in problems]

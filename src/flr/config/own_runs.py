@@ -44,7 +44,7 @@ def load_run(folder: Path, *, trust: bool = False, code: bool = True) -> Config:
         raise DataError(
             f"Expected a run that was made here, or one without code of its own; {path} names "
             f"{' and '.join(named)}, which reading it would import and run. If you trust it, say "
-            "--trust (in Python: trust=True)."
+            "--trust (in Python: trust=True; on Flower: flower.trust=true)."
         )
     return load(path)
 

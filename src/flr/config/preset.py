@@ -2,8 +2,9 @@
 
 A preset is a TOML file in `presets/` shaped like a config, with a table `methods` besides.
 There `methods.flr` has the options of that method; a sub-table named like a kind of noise or like
-another method of the stack wins over them: papers tune for one noise or one combination. One that
-`extends` another has what that one has, where it says nothing itself.
+another method of the stack, or around it, wins over them: papers tune for one noise or one
+combination. `rounds` there is how long runs of that method are. A preset that `extends` another has
+what that one has, where it says nothing itself.
 """
 
 from __future__ import annotations
@@ -59,7 +60,12 @@ def apply(raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[ConfigProblem]]:
     several = isinstance(method, list | tuple)
     parts = list(method) if several else [method]
     circumstances = [str(kind), *map(_name, parts)]
-    parts = [_fill("method", "name", p, _options(p, options, circumstances)) for p in parts]
+    chosen = [_options(part, options, circumstances) for part in parts]
+    lengths = [found.pop("rounds") for found in chosen if "rounds" in found]
+    if lengths and "rounds" not in config:
+        filled["rounds"] = max(lengths)
+    parts = [_fill("method", "name", *pair) for pair in zip(parts, chosen, strict=True)]
+    parts = [_fill_inner(part, options, circumstances) for part in parts]
     filled["method"] = parts if several else parts[0]
     return filled, []
 
@@ -90,6 +96,30 @@ def _options(part: Any, options: Mapping[str, Any], circumstances: list[str]) ->
         if isinstance(found.get(name), Mapping):
             chosen |= found[name]
     return {key: value for key, value in chosen.items() if key not in entry.fixed}
+
+
+def _fill_inner(part: Any, options: Mapping[str, Any], circumstances: list[str]) -> Any:
+    """A method around another, with that one's options for being inside it."""
+    entries = registry.entries("method")
+    entry = entries.get(_name(part))
+    if entry is None or not isinstance(part, Mapping):
+        return part
+    alias = entry.fixed.get("inner")  # of which only the name counts: a preset knows the rest
+    inner = part.get("inner") if alias is None else alias["name"]
+    if inner is None:
+        return part
+    around = next(name for name, other in entries.items() if other.factory is entry.factory)
+
+    def filled(each: Any) -> Any:
+        own = _options(each, options, [*circumstances, around])
+        own.pop("rounds", None)
+        return _fill("method", "name", each, own)
+
+    made = [filled(e) for e in inner] if isinstance(inner, list | tuple) else filled(inner)
+    if alias is None:
+        return {**part, "inner": made}
+    # an alias cannot have other options inside than it stands for
+    return part if made in (alias, {"name": inner}) else {**part, "name": around, "inner": made}
 
 
 def _fill(kind: str, key: str, chosen: Any, options: Mapping[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from pydantic import (
 from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
 from flr.config.errors import ConfigProblem, ProblemsError
 from flr.core.arrays import canonical_json
+from flr.core.bits import Bits
 from flr.core.combine import stack
 from flr.core.contract import Method
 
@@ -208,6 +209,7 @@ class Config(BaseModel):
     drop: Annotated[float, Field(ge=0, lt=1)] = 0.0
     checkpoint_every: Count = 10
     trackers: tuple[Literal["tensorboard"], ...] = ()
+    bits: Bits = "machine"
     data: Data = Field(default_factory=Data)
     scenario: ScenarioConfig = Field(default_factory=ScenarioConfig)
     partition: Partition = _default("partition", "iid")
@@ -221,11 +223,15 @@ class Config(BaseModel):
         """The method's name in tables and pictures: "flr" or "flr+fedprox"."""
         return "+".join(entry.name for entry in self.method)
 
+    def backbones(self) -> list[ConfigEntry]:
+        """The pretrained networks: one that is trained further, one that makes features."""
+        found = [self.train.model.backbone, self.data.backbone]
+        return [entry for entry in found if entry is not None]
+
     def code(self) -> list[ConfigEntry]:
         """What names somebody's own functions, which a run imports."""
-        model = self.train.model
-        entries = [model, model.backbone, self.data.backbone, self.partition]
-        return [entry for entry in entries if entry is not None and entry.is_code]
+        entries = [self.train.model, *self.backbones(), self.partition]
+        return [entry for entry in entries if entry.is_code]
 
     def build_method(self) -> Method:
         """The stack of all methods named."""
@@ -237,10 +243,14 @@ class Config(BaseModel):
 
     def group_key(self) -> str:
         """What `compare` groups by besides the scenario: all that shapes a result, method aside."""
-        free = {"seed", "method", "workers", "checkpoint_every", "trackers"}
+        free = {"seed", "method", "workers", "checkpoint_every", "trackers", "bits"}
         free |= {"scenario", "partition", "noise"}
         tree = {k: v for k, v in self._tree().items() if k not in free}
         tree["data"].pop("path", None)  # the scenario's hash holds the content
+        for table in (tree["data"], tree["train"].get("model")):
+            backbone = table.get("backbone") if isinstance(table, dict) else None
+            if isinstance(backbone, dict) and "weights" in backbone:  # wherever the file lies
+                backbone["weights"] = Path(str(backbone["weights"])).name
         return canonical_json(tree)
 
     def _tree(self) -> dict[str, Any]:
@@ -253,6 +263,7 @@ class Config(BaseModel):
                 "method": methods[0] if len(methods) == 1 else methods,
                 "aggregate": self.aggregate.short(),
                 "trackers": self.trackers,
+                "bits": None if self.bits == "machine" else self.bits,
                 "data": self.data.table(),
                 "scenario": dict(self.scenario),
                 "partition": self.partition.table("kind") if drawn else None,

@@ -19,6 +19,8 @@ from flr.core.errors import DataError
 
 Arrays = dict[str, Tensor]
 
+# what readers raise on files that are damaged, or made to harm
+_BROKEN = (safetensors.SafetensorError, OSError, ValueError, TypeError, RecursionError)
 _SYNCED_TOGETHER = 32
 _META = "flr"  # one metadata key: safetensors writes several keys in random order
 
@@ -66,7 +68,7 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
             return {name: file.get_tensor(name) for name in sorted(file.keys())}, dict(meta)
     except FileNotFoundError:
         raise DataError(f"Expected a file at {path}; there is none. Check the path.") from None
-    except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
+    except _BROKEN as error:
         raise DataError(
             f"Expected a safetensors file written by flr at {path}; it cannot be read ({error}). "
             "It may be truncated or of another kind; take another copy."

@@ -20,6 +20,11 @@ def plain(text: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in line).rstrip(".")
 
 
+def printable(text: str) -> str:
+    """The same lines for a terminal, which would obey escapes, and cannot show every file name."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
 def to_cell(text: str) -> str:
     """A cell of a table that no spreadsheet takes for a formula: a quote mark goes before it."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

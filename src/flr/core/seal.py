@@ -63,6 +63,8 @@ def read_record(folder: Path) -> dict[str, Any] | None:
         facts = unsigned(path.read_text())
         if facts.get("format") != FORMAT:
             raise ValueError(f"its format is {facts.get('format')}, this version reads {FORMAT}")
+        if not _is_record(facts):
+            raise ValueError("its parts are not of the kinds that flr writes")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -71,6 +73,18 @@ def read_record(folder: Path) -> dict[str, Any] | None:
             "or delete it to go on without a check of the other files."
         ) from error
     return facts
+
+
+def _is_record(facts: dict[str, Any]) -> bool:
+    """Whether files have digests, and what the run was made with has names."""
+    files, made_with = facts.get("files", {}), facts.get("made_with", [])
+    return (
+        isinstance(files, dict)
+        and all(isinstance(digest, str) for digest in files.values())
+        and isinstance(made_with, list)
+        and all(isinstance(entry, dict) for entry in made_with)
+        and isinstance(facts.get("backbone", ""), str)
+    )
 
 
 def write_record(folder: Path, facts: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ class Declared:
         what: What it tells, in words.
         dtype: Its type.
         when: In which messages or states, in words ("after the warm-up"); empty: in all.
+        least: No number that is sent is below it (0 for counts); the server refuses others.
 
     Example:
         `Declared("flr.{net}.seen", ("samples",), "which samples were visited", torch.bool)`
@@ -30,6 +31,7 @@ class Declared:
     what: str
     dtype: torch.dtype = torch.float32
     when: str = ""
+    least: float | None = None
 
     def size(self, words: Mapping[str, int]) -> tuple[int, ...]:
         """The shape in numbers, given what the words mean at a site."""

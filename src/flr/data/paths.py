@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ VARIABLE = "FLR_DATA"
 BROKEN = (
     *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError),
     *(EOFError, MemoryError, SyntaxError, ImportError, AssertionError),
-    *(struct.error, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError),
+    *(struct.error, zlib.error, zipfile.BadZipFile, pickle.UnpicklingError, tokenize.TokenError),
 )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from flr.client.worker import ClientResult
@@ -22,19 +23,31 @@ class Adversary:
     clients: frozenset[int]
     seed: int
     buffers: frozenset[str]
+    counted: Mapping[int, int] = field(default_factory=dict)  # samples, where claims change them
 
     def tamper(self, task: Task, results: Iterable[ClientResult]) -> list[ClientResult]:
         """The results as the server gets them."""
-        return [self._changed(task, r) if r.reply.client in self.clients else r for r in results]
+        replies = [self._counted(result) for result in results]
+        honest = [r.reply.arrays for r in replies if r.reply.client not in self.clients]
+        return [
+            self._changed(task, r, honest) if r.reply.client in self.clients else r for r in replies
+        ]
 
-    def _changed(self, task: Task, result: ClientResult) -> ClientResult:
+    def _counted(self, result: ClientResult) -> ClientResult:
+        reply = result.reply
+        examples = self.counted.get(reply.client, reply.examples)
+        return replace(result, reply=replace(reply, examples=examples))
+
+    def _changed(self, task: Task, result: ClientResult, honest: list[Arrays]) -> ClientResult:
         client = result.reply.client
         received = task.arrays | task.extra.get(client, {})
         rng = seeds.generator(self.seed, "attack", client, task.step)
         sent: Arrays = dict(result.reply.arrays)
         for name in sorted(sent):
             if name in received and self._is_trained(name, sent[name]):
-                sent[name] = self.attack.weights(sent[name], received[name], rng)
+                others = [arrays[name] for arrays in honest]
+                known = torch.stack(others) if others else sent[name].new_empty(0)
+                sent[name] = self.attack.weights(sent[name], received[name], known, rng)
         return replace(result, reply=replace(result.reply, arrays=sent))
 
     def _is_trained(self, name: str, value: Tensor) -> bool:

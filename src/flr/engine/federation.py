@@ -18,7 +18,13 @@ from flr.core.observers import ClientOutcome, Observer, RoundEnd
 from flr.core.traits import by_name
 from flr.engine import checkpoint
 from flr.engine.checkpoint import Checkpoint
-from flr.engine.refuse_replies import NOT_FINITE, like_most, refuse_others, screen
+from flr.engine.refuse_replies import (
+    NOT_FINITE,
+    as_sent,
+    refuse_others,
+    screen,
+    without_the_cause,
+)
 
 log = logging.getLogger("flr")
 
@@ -103,34 +109,40 @@ class Federation:
                     self.save()
 
     def step(self, task: Task) -> list[ClientOutcome]:
-        """One exchange with clients; their replies are forgotten before the next one begins.
-
-        Only the method knows which of the declared arrays it needs now. Where it fails, and some
-        replies have others than most, it is these that are left out; then it tries again.
-        """
+        """One exchange with clients; their replies are forgotten before the next one begins."""
         method, server = self.method, self.server
         predict = task.name == "fit" and self.observer.wants_predictions(server.round + 1)
         results = self.transport.ask(task, self.versions, predict)
         sends = by_name(method.traits.sends, method.traits.networks)
         accepted, outcomes = screen(task, results, sends, self.words)
-        self.require_replies(task, accepted, outcomes)
-        before = Checkpoint.of(server, self.versions)
-        try:
-            method.reduce(server, task, [result.reply for result in accepted])
-        except FlrError:
-            raise
-        except Exception:
-            alike = like_most(accepted)
-            if len(alike) == len(accepted):
-                raise
-            before.restore(server)
-            outcomes = refuse_others(outcomes, alike)
-            accepted = alike
-            self.require_replies(task, accepted, outcomes)
-            method.reduce(server, task, [result.reply for result in accepted])
+        accepted, outcomes = self.reduce(task, accepted, outcomes)
         self.accept(task, accepted)
         server.step += 1
         return outcomes
+
+    def reduce(
+        self, task: Task, accepted: list[ClientResult], outcomes: list[ClientOutcome]
+    ) -> tuple[list[ClientResult], list[ClientOutcome]]:
+        """Hands the replies to the method; gives those that it could use.
+
+        Only the method knows which of the declared arrays it needs now. A reply without one that
+        it looks for is left out, and then it tries again. Where it fails in another way, and some
+        replies have other arrays than most, it is these.
+        """
+        before = Checkpoint.of(self.server, self.versions)
+        while True:
+            self.require_replies(task, accepted, outcomes)
+            try:
+                self.method.reduce(self.server, task, [as_sent(r.reply) for r in accepted])
+                return accepted, outcomes
+            except FlrError:
+                raise
+            except Exception as error:
+                kept, reason = without_the_cause(error, accepted)
+                if len(kept) == len(accepted):
+                    raise
+            before.restore(self.server)
+            accepted, outcomes = kept, refuse_others(outcomes, kept, reason)
 
     def accept(self, task: Task, accepted: Sequence[ClientResult]) -> None:
         """Makes the new states count; an old one goes unless a checkpoint needs it."""
@@ -210,7 +222,7 @@ class Federation:
             point
             for point in self.with_record(checkpoint.load_all(self.folder))
             if point.round <= recorded and self.complete(point)
-        ]
+        ][: checkpoint.KEPT]  # a kill may have left an older one
         if found:
             found[0].restore(self.server)
             self.versions, self.digests = dict(found[0].versions), dict(found[0].digests)

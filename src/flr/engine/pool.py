@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing as mp
 import os
 import pickle
 import signal
-import sys
 import threading
-import types
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import cycle
-from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -26,13 +25,17 @@ from flr.core.arrays import Arrays, nbytes
 from flr.core.combine import parts_of
 from flr.core.errors import ConfigError, RunError
 from flr.data.dataset import SiteTable
+from flr.engine.fork_server import main_module_hidden, prepare
 from flr.engine.ipc import JobMessage, Note, ResultMessage, SharedBuffer, in_shared_memory, is_long
 from flr.engine.memory_allocator import keep_freed_memory
 from flr.models.networks import weights_of
 
+log = logging.getLogger("flr")
+
 _MORE = 1 << 20  # bytes; what does not fit goes by pipe
 AHEAD = 2  # jobs of a worker: it need not wait for us between them
 ATTEMPTS = 3  # a task that has killed this many workers will kill the next one too
+PATIENCE = 30.0  # seconds: one that was stopped for longer than two of these is given up
 
 
 @dataclass
@@ -55,21 +58,6 @@ class Worker:
         return message.decode(buffer)
 
 
-def prepare() -> None:
-    """Starts the process that workers are forked from, which imports torch while data are read.
-
-    It starts with Ctrl-C blocked, and so do the workers: only the main process handles it.
-    """
-    forkserver.set_forkserver_preload(["flr.engine.pool"])
-    resource_tracker.ensure_running()  # started now: later it would unblock Ctrl-C again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        with _main_module_hidden():
-            forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class Pool:
     """Spreads tasks over processes; a worker that dies is replaced and its tasks given again."""
 
@@ -84,7 +72,6 @@ class Pool:
                 view.share_memory_()
             self.spec = replace(spec, sites=cast(SiteTable, spec.sites).share())
             self.buffer = SharedBuffer.of(self.size)  # for what all workers get
-        prepare()
         try:
             for _ in range(workers):
                 self.workers.append(self._start())
@@ -102,8 +89,11 @@ class Pool:
         for _ in range(AHEAD):
             for worker in self.workers:
                 self._give(worker, waiting, jobs)
+        stopped: set[int] = set()
         while busy := {w.pipe: w for w in self.workers if w.jobs}:
-            for pipe in wait(list(busy)):
+            ready = wait(list(busy), PATIENCE)
+            stopped = set() if ready else _end_stopped(busy, stopped)
+            for pipe in ready:
                 worker = busy[pipe]  # type: ignore[index]
                 number = worker.jobs[0]
                 try:
@@ -145,20 +135,34 @@ class Pool:
         watched, alive = self.context.Pipe(duplex=False)
         with in_shared_memory():
             buffers = [SharedBuffer.of(self.size) for _ in range(AHEAD)]
-        given = (theirs, watched, self.buffer, buffers, self.spec)
-        process = self.context.Process(target=_work, args=given, daemon=True)
-        try:
-            hidden = nullcontext() if self._needs_main() else _main_module_hidden()
-            with hidden, in_shared_memory():
-                process.start()
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise ConfigError(
-                f"Worker processes need a method and a model that can be imported; {error}. "
-                "Put them into a module, or set workers = 1."
-            ) from error
+        process = self._launch((theirs, watched, self.buffer, buffers, self.spec))
         theirs.close()
         watched.close()
         return Worker(process, ours, alive, buffers)
+
+    def _launch(self, given: tuple[Any, ...]) -> Any:
+        """A new process; where the one that it would be forked from was killed, from another."""
+        for attempt in range(1, ATTEMPTS + 1):
+            process = self.context.Process(target=_work, args=given, daemon=True)
+            try:
+                prepare()
+                hidden = nullcontext() if self._needs_main() else main_module_hidden()
+                with hidden, in_shared_memory():
+                    process.start()
+                return process
+            except (EOFError, OSError) as error:
+                if attempt == ATTEMPTS:
+                    raise RunError(
+                        f"Expected a process to fork workers from; it has ended {ATTEMPTS} times "
+                        f"({error or 'end of file'}), perhaps for lack of memory. Use fewer "
+                        "workers, or set workers = 1."
+                    ) from error
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                raise ConfigError(
+                    f"Worker processes need a method and a model that can be imported; {error}. "
+                    "Put them into a module, or set workers = 1."
+                ) from error
+        raise AssertionError("the last attempt returns or raises")
 
     def _needs_main(self) -> bool:
         """Whether method or model are defined in the user's script, which then must run again."""
@@ -207,6 +211,27 @@ def _end_with_parent(watched: Connection) -> None:
     os._exit(1)
 
 
+def _end_stopped(busy: Mapping[Any, Worker], before: set[int]) -> set[int]:
+    """Kills workers that were stopped the last time as well; those that are stopped now.
+
+    Nobody may ever let them go on (`kill -STOP`); one that is killed is replaced.
+    """
+    stopped = {w.process.pid for w in busy.values() if _is_stopped(w.process.pid)}
+    for worker in busy.values():
+        if worker.process.pid in stopped & before:
+            log.warning("Worker process %s is stopped; another takes its place", worker.process.pid)
+            worker.process.kill()
+    return stopped
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process was stopped, as far as the system tells."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    except (OSError, IndexError):
+        return False
+
+
 def _death_notice(job: Job) -> str:
     what = "predictions"
     if isinstance(job, ClientTask):
@@ -215,14 +240,3 @@ def _death_notice(job: Job) -> str:
         f"Expected {what}; its worker process was killed {ATTEMPTS} times, perhaps for lack of "
         "memory. Use fewer workers or a smaller batch, then go on with `flr resume`."
     )
-
-
-@contextmanager
-def _main_module_hidden() -> Iterator[None]:
-    """Keeps multiprocessing from running the user's script again in another process."""
-    real = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = real

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from flr.client.worker import ClientResult
 from flr.core.arrays import Arrays, nbytes
-from flr.core.contract import MODEL, Task
+from flr.core.contract import MODEL, Reply, Task
 from flr.core.observers import ClientOutcome
 from flr.core.plain_text import plain
 from flr.core.traits import Declared
@@ -88,7 +89,48 @@ def fault(
             return f"{name} has shape {tuple(value.shape)}, expected {declared.shape}"
         if value.dtype != declared.dtype:
             return f"{name} is {value.dtype}, expected {declared.dtype}"
+        if declared.least is not None and (value < declared.least).any():
+            return f"{name} has numbers below {declared.least:g}"
     return not_finite(sent)
+
+
+class MissingArrayError(KeyError):
+    """A method has looked for an array that a client has not sent."""
+
+    def __init__(self, client: int, name: str) -> None:
+        super().__init__(name)
+        self.client, self.name = client, name
+
+
+class SentArrays(dict[str, Tensor]):
+    """What a client has sent; whoever looks for more learns whose it was."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.arrays)
+        self.client = reply.client
+
+    def __missing__(self, name: str) -> Tensor:
+        raise MissingArrayError(self.client, name)
+
+
+def as_sent(reply: Reply) -> Reply:
+    """The reply as a method gets it."""
+    return replace(reply, arrays=SentArrays(reply))
+
+
+def without_the_cause(
+    error: Exception, results: Sequence[ClientResult]
+) -> tuple[list[ClientResult], str]:
+    """The replies without those that made a method fail, and why; all where none is to blame.
+
+    What nobody has sent is a mistake of the method.
+    """
+    if not isinstance(error, MissingArrayError):
+        return like_most(results), "it sent other arrays than most"
+    others = [r for r in results if r.reply.client != error.client]
+    sent_by_some = any(error.name in result.reply.arrays for result in results)
+    kept = others if sent_by_some or len(results) == 1 else list(results)
+    return kept, f"{error.name} is missing"
 
 
 def like_most(results: Sequence[ClientResult]) -> list[ClientResult]:
@@ -101,10 +143,10 @@ def like_most(results: Sequence[ClientResult]) -> list[ClientResult]:
 
 
 def refuse_others(
-    outcomes: Sequence[ClientOutcome], kept: Sequence[ClientResult]
+    outcomes: Sequence[ClientOutcome], kept: Sequence[ClientResult], reason: str
 ) -> list[ClientOutcome]:
     """The outcomes, where replies that were taken and are not kept are refused."""
-    clients, reason = {result.reply.client for result in kept}, "it sent other arrays than most"
+    clients = {result.reply.client for result in kept}
     return [
         replace(o, status="refused", reason=reason)
         if o.status == "ok" and o.client not in clients

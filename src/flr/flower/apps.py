@@ -12,11 +12,14 @@ from flwr.serverapp import Grid, ServerApp
 
 from flr.core.arrays import Arrays
 from flr.core.errors import ConfigError, FlrError
+from flr.core.plain_text import plain
+from flr.flower import consent, wire
 from flr.flower import node as nodes
-from flr.flower import wire
 from flr.flower.differential_privacy import clipping_mod
-from flr.flower.node import RefusalError, SiteConfig, SiteTask
+from flr.flower.node import SiteTask
 from flr.flower.run_spec import RunSpec
+from flr.flower.site_config import RefusalError, SiteConfig, name_of
+from flr.flower.what_left import ledger_mod
 from flr.flower.wire import WireError
 
 log = logging.getLogger("flr")
@@ -28,6 +31,7 @@ def client_app() -> ClientApp:
     """What runs at every site: says who it is and does tasks; data, state and device are its own.
 
     A site clips its update itself when it is asked by "train.private" (Flower's clipping mod).
+    Whatever it answers is in its ledger before it leaves.
 
     Returns:
         The app to name as `clientapp` in `[tool.flwr.app.components]`.
@@ -36,7 +40,7 @@ def client_app() -> ClientApp:
         >>> app = client_app()
     """
     log_to_stderr()
-    app = ClientApp()
+    app = ClientApp(mods=[ledger_mod])  # outside of all others: it sees what is sent
     app.query("hello")(lambda message, context: respond(message, context, say_hello))
 
     def train(message: Message, context: Context) -> Message:
@@ -74,12 +78,16 @@ def server_app() -> ServerApp:
 
 def say_hello(own: SiteConfig, note: dict[str, Any], _: Arrays) -> Said:
     """Who a site is and what its data are like."""
-    return nodes.hello(own, RunSpec.from_note(note)), None
+    run_spec = RunSpec.from_note(note)
+    consent.require(own, run_spec)
+    return nodes.hello(own, run_spec), None
 
 
 def do_task(own: SiteConfig, note: dict[str, Any], received: Arrays) -> Said:
     """One task of the server, at a site."""
-    result = nodes.execute(own, RunSpec.from_note(note), SiteTask.of(note), received)
+    run_spec, site_task = RunSpec.from_note(note), SiteTask.of(note)
+    consent.require(own, run_spec, site_task.task)
+    result = nodes.execute(own, run_spec, site_task, received)
     said = {
         "site": own.site,
         "examples": result.reply.examples,
@@ -95,10 +103,11 @@ def respond(
     """Whatever happens at a site, the server gets an answer that says nothing it should not."""
     site, arrays = "", None
     try:
+        site = name_of(context)
         own = SiteConfig.of(context)
-        site = own.site
         said, arrays = act(own, *wire.read(message.content))
     except (RefusalError, WireError) as error:  # about the server's message, not our data
+        log.warning("%s refused: %s", site or "this node", plain(error))
         said = {"site": site, "problem": str(error)}
     except ConfigError as error:
         log.error("%s", error)  # may name files: what a model's module says when imported

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from flr.aggregate.claims import PARTS, capped
 from flr.core import seal
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
@@ -21,7 +21,6 @@ from flr.flower.settings import Flower
 log = logging.getLogger("flr")
 
 RECORD = "federation.json"
-PARTS = 3  # no site counts for more than one of so many parts of all samples
 
 
 @dataclass(frozen=True)
@@ -93,19 +92,3 @@ class Membership:
             f"it began with {self.examples[client]} samples and now has {plain(examples)}. Bring "
             "its data back as they were, or start a new run"
         )
-
-
-def capped(examples: Sequence[int]) -> tuple[int, ...]:
-    """The numbers, the largest ones lowered until none is more than its part of their sum.
-
-    One site that claims everything then cannot own a weighted mean, nor outvote a weighted median.
-    Among as few sites as there are parts one of them always has more; there numbers stay.
-    """
-    if len(examples) <= PARTS:
-        return tuple(examples)
-    ordered = sorted(examples, reverse=True)
-    for lowered in range(PARTS):
-        limit = sum(ordered[lowered:]) // (PARTS - lowered)
-        if ordered[lowered] <= limit:
-            break
-    return tuple(min(n, max(limit, 1)) for n in examples)

@@ -7,84 +7,32 @@ files hold, and where, stays in its own log.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from flwr.app import Context
-from pydantic import AfterValidator, BaseModel, ConfigDict
 from torch import Tensor
 
 from flr.client.state import StateFiles, VouchedStateFiles
 from flr.client.worker import ClientResult, ClientTask
 from flr.core.arrays import Arrays, canonical_json, write_atomically
 from flr.core.contract import Site
-from flr.core.errors import DataError, FlrError
-from flr.core.plain_text import plain
+from flr.core.errors import ConfigError, FlrError
 from flr.data.dataset import SiteTable, TaskSpec, make_site
 from flr.data.on_disk import Numbers
 from flr.flower import site_cache
 from flr.flower.handshake import is_count
-from flr.flower.run_spec import SITE_NAME, Names, RunSpec, with_hyphens
+from flr.flower.run_spec import RunSpec
+from flr.flower.site_config import RefusalError, SiteConfig
 from flr.simulation.build import threads
 
 log = logging.getLogger("flr")
 
-KEYS = ("site", "data", "label", "size", "classes", "state-dir", "device")  # of the node's config
-
-_BESIDE = ("partition-id", "num-partitions")  # Flower's own
 _EXPERIMENT = re.compile(r"[0-9a-f]{16}")
-
-UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
-
-
-class RefusalError(Exception):
-    """Why this site cannot do what it was asked, in words that may leave it."""
-
-
-class SiteConfig(BaseModel):
-    """What the people at a site have said about it (`flower-supernode --node-config`)."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=with_hyphens, coerce_numbers_to_str=True
-    )
-
-    site: str
-    data: UserPath | None = None  # None: the site of the scenario with the number `partition_id`
-    partition_id: int | None = None
-    label: str = "label"
-    size: int | None = None
-    classes: Names | None = None
-    state_dir: UserPath
-    device: str = "cpu"
-
-    @classmethod
-    def of(cls, context: Context) -> SiteConfig:
-        """From Flower's node config; in a simulation only the partition's number is there."""
-        own: dict[str, Any] = dict(context.node_config)
-        for key in own.keys() - {*KEYS, *_BESIDE}:  # others may be there for other apps
-            if near := difflib.get_close_matches(key.replace("_", "-"), KEYS, n=1, cutoff=0.75):
-                raise RefusalError(
-                    f"its node config has {plain(key)!r}; is {near[0]!r} meant? Known keys: "
-                    f"{', '.join(KEYS)}"
-                )
-        number = own.get("partition-id")
-        own["site"] = str(own.get("site") or ("" if number is None else f"site-{number}"))
-        if not SITE_NAME.fullmatch(own["site"]):
-            raise RefusalError(
-                "expected a site name of letters, digits, spaces, dots and dashes; got "
-                f"{own['site']!r}. Start the node with --node-config "
-                '\'site="ward-7" data="/path/to/its/data"\''
-            )
-        if own.get("data") is None and number is None:
-            raise RefusalError(f"its node config names no data. Known keys: {', '.join(KEYS)}")
-        own["state-dir"] = own.get("state-dir") or os.environ.get("FLR_STATE") or "~/.flr/state"
-        return cls.model_validate(own)
 
 
 @dataclass(frozen=True)
@@ -226,10 +174,12 @@ def own_data(
             own.data, stamp, classes, own.label, own.size, shared, run_spec.fingerprint
         )
         x, y = site_cache.samples(source, task_spec)
-    except (DataError, OSError) as error:
-        log.error("site %s: %s", own.site, error)
+    except ConfigError:
+        raise  # about the backbone that the server names
+    except Exception as error:  # readers of other packages raise what they like
+        _log(own, error)
         found = f"its data cannot be used with the classes {', '.join(classes)}"
-        if not own.data.exists():
+        if not os.path.exists(own.data):  # noqa: PTH110 - that of Path may raise, too
             found = "it has no data at the path that its node config gives"
         raise RefusalError(
             f"{found}; what exactly is wrong is in the log of its SuperNode. Mend the data, or "
@@ -240,13 +190,32 @@ def own_data(
     return x, y
 
 
+def _log(own: SiteConfig, error: Exception) -> None:
+    """Says in the site's own log what is wrong; where that is not said in words, where it was."""
+    log.error("site %s: %s", own.site, error, exc_info=not isinstance(error, FlrError | OSError))
+
+
 def scenario_site(own: SiteConfig, run_spec: RunSpec) -> tuple[SiteTable, TaskSpec, int]:
     """The site of the simulated split with the node's number; all nodes draw the same one."""
+    if own.data is not None:  # then nothing is read here that a server names
+        raise RefusalError(
+            "the run deals out the samples of a data set, and its node config names data of its "
+            "own. Set flower.classes for a run on those, or leave `data` out"
+        )
     tables = [run_spec.tree.get(section) for section in ("data", "scenario", "noise")]
     paths = [table["path"] for table in tables if isinstance(table, dict) and table.get("path")]
-    stamps = tuple(site_cache.stamp_of(Path(path)) for path in paths)
-    tree = canonical_json(run_spec.tree)
-    table, task_spec = site_cache.scenario(tree, stamps, run_spec.fingerprint)
+    try:
+        stamps = tuple(site_cache.stamp_of(Path(path)) for path in paths)
+        tree = canonical_json(run_spec.tree)
+        table, task_spec = site_cache.scenario(tree, stamps, run_spec.fingerprint)
+    except ConfigError:
+        raise
+    except Exception as error:
+        _log(own, error)
+        raise RefusalError(
+            "the data set that the run deals out cannot be read there; the log of its SuperNode "
+            "says why. Put the same files at the same path on every machine"
+        ) from error
     if own.partition_id is not None and own.site != f"site-{own.partition_id}":
         raise RefusalError(
             f"in a simulated scenario a site is called by its number, site-{own.partition_id}; its "

@@ -12,7 +12,6 @@ from typing import Any
 from flwr.serverapp import Grid
 from torch import nn
 
-from flr import config as configs
 from flr.client.state import NoState
 from flr.client.what_leaves import common_words
 from flr.client.worker import BenchmarkWorker
@@ -34,7 +33,7 @@ from flr.report import html
 from flr.report.recorder import TEST
 from flr.simulation import run_record
 from flr.simulation.build import buffers_of, first_networks, make_server, make_worker_spec, threads
-from flr.simulation.folders import default_folder, locked, new_folder
+from flr.simulation.folders import first_free, locked, new_folder
 from flr.simulation.run import run_federation, write_results
 
 log = logging.getLogger("flr")
@@ -47,7 +46,8 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         resume(grid, flower)
         return
     config, data = prepare(flower, tree, overrides)
-    folder = Path(flower.out) if flower.out else default_folder(config)
+    free = first_free(Path("runs") / f"{config.label}-{config.seed}")
+    folder = Path(flower.out) if flower.out else free
     if (folder / "config.toml").exists():
         raise DataError(
             f"Expected a new folder as flower.out; {folder} already holds a run. Go on with it by "
@@ -83,7 +83,7 @@ def resume(grid: Grid, asked: Flower) -> None:
             f"Expected the folder of a run that has begun as flower.out; {asked.out!r} is none. "
             "Give the folder that the log of the stopped run names."
         )
-    membership, config = Membership.load(folder), configs.load(folder / "config.toml")
+    membership, config = Membership.load(folder), own_runs.load_run(folder, trust=asked.trust)
     log.info("Going on with %s; it keeps the settings it began with.", folder.resolve())
     flower = membership.flower.model_copy(update={"wait": asked.wait, "timeout": asked.timeout})
     membership = replace(membership, flower=flower, attempt=membership.attempt + 1)

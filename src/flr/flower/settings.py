@@ -31,6 +31,7 @@ class Flower(BaseModel):
 
     out: str = ""  # the server's run folder; empty: a new one under runs/
     resume: bool = False  # go on with the run in `out`
+    trust: bool = False  # import code that the config in `out` names, though made elsewhere
     min_sites: Annotated[int, Field(ge=0)] = 0  # 0: all sites of the scenario
     wait: Annotated[float, Field(gt=0)] = 600.0  # seconds for sites to appear
     timeout: Annotated[float, Field(gt=0)] = 3600.0  # seconds for the answers to a task

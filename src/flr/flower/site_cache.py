@@ -20,6 +20,7 @@ from flr.client.state import NoState
 from flr.client.worker import ClientWorker
 from flr.config.entry import parse_entry
 from flr.config.errors import ProblemsError
+from flr.config.who_named_it import named_by_others
 from flr.core.contract import Site
 from flr.core.errors import ConfigError, RunError
 from flr.data.dataset import SiteTable, TaskSpec
@@ -123,7 +124,8 @@ def samples(source: Source, task: TaskSpec | None) -> tuple[Numbers, Tensor | No
 
 def check_weights(embedder: Embedder, fingerprint: str) -> None:
     """Features of other weights have the same shape, and would spoil the model unnoticed."""
-    found = embedder.backbone.fingerprint()
+    with named_by_others():
+        found = embedder.backbone.fingerprint()
     if fingerprint not in ("", found):
         raise ConfigError(
             f"[data] backbone = {embedder.entry.name!r}: expected the weights that the server has "

@@ -21,8 +21,8 @@ from flr.core.errors import RunError
 
 SCHEMA = 1  # of notes; a site refuses a server that speaks another one
 
-_ARRAYS, _NOTE = "arrays", "note"  # names of the records in a message
-_VERSION, _TEXT = "schema", "json"  # keys of the note
+ARRAYS, NOTE = "arrays", "note"  # names of the records in a message
+VERSION, TEXT = "schema", "json"  # keys of the note
 
 
 class WireError(RunError):
@@ -72,10 +72,10 @@ def write(
 
     `beside` are entries for Flower's own modifiers, in the record that holds the note.
     """
-    text: dict[str, Any] = {_VERSION: SCHEMA, _TEXT: canonical_json(note)}
-    records: dict[str, Any] = {_NOTE: ConfigRecord({**text, **(beside or {})})}
+    text: dict[str, Any] = {VERSION: SCHEMA, TEXT: canonical_json(note)}
+    records: dict[str, Any] = {NOTE: ConfigRecord({**text, **(beside or {})})}
     if arrays is not None:
-        records[_ARRAYS] = to_record(arrays)
+        records[ARRAYS] = to_record(arrays)
     return RecordDict(records)
 
 
@@ -90,8 +90,8 @@ def read(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
 
 def note_text(content: RecordDict) -> str:
     """The note as it was sent; looks at nothing but its version."""
-    record = content.config_records.get(_NOTE, ConfigRecord())
-    version, text = record.get(_VERSION), record.get(_TEXT)
+    record = content.config_records.get(NOTE, ConfigRecord())
+    version, text = record.get(VERSION), record.get(TEXT)
     if type(version) is not int or version != SCHEMA:
         raise WireError(
             f"Expected a message of version {SCHEMA}; got version {version!r:.40}. "
@@ -104,7 +104,7 @@ def note_text(content: RecordDict) -> str:
 
 def read_arrays(content: RecordDict) -> Arrays:
     """The arrays of a message, none where it has none."""
-    record = content.array_records.get(_ARRAYS)
+    record = content.array_records.get(ARRAYS)
     try:
         return {} if record is None else from_record(record)
     except Exception as error:  # NumPy reads headers as Python text: much can be wrong with them

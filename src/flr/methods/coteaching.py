@@ -16,7 +16,7 @@ from torch import Tensor
 from flr.core.contract import Batch, Client, Method
 from flr.core.registry import register
 from flr.core.traits import Traits
-from flr.methods.shared.selection import estimated_noise, forget_rate_at, small_loss, take
+from flr.methods.shared.selection import forget_rate_at, noise_of, small_loss, take
 
 __all__ = ["CoTeaching", "Exchange", "exchange", "forget_rate_at", "small_loss"]
 
@@ -58,15 +58,17 @@ class CoTeaching(Method):
 
     Both networks are averaged, each by itself; network 1 is the one that is tested.
     Leaves the site: weights of both networks and the number of samples.
-    Readings: forget_rate is the share of wrong labels, a number or "estimate": the share of the
-    larger-loss component of a mixture of two, on the losses of the received networks at the site.
+    Readings: forget_rate is the share of wrong labels, a number (the authors' choice) or estimated
+    by the received networks at the site: "estimate", the share of the larger-loss component of a
+    mixture of two, which takes what is hard for wrong, or "confident", the share of labels that
+    another class is confidently preferred to.
     T_k (gradual) counts rounds and defaults to max(10, R/20). Regularisers of other methods see
     the whole batch: they use no labels.
     Differs: the authors divide the mean by the number of kept samples once more, which
     SGD does not forgive. At least one sample is kept.
     """
 
-    forget_rate: Annotated[float, Ge(0), Lt(1)] | Literal["estimate"] = 0.2
+    forget_rate: Annotated[float, Ge(0), Lt(1)] | Literal["estimate", "confident"] = 0.2
     gradual: Annotated[int, Ge(1)] | None = None
     exponent: Annotated[float, Gt(0)] = 1.0
 
@@ -77,7 +79,7 @@ class CoTeaching(Method):
     )
 
     def begin(self, c: Client) -> None:
-        rate = estimated_noise(c) if self.forget_rate == "estimate" else self.forget_rate
+        rate = noise_of(c, self.forget_rate)
         gradual = max(10, c.rounds // 20) if self.gradual is None else self.gradual
         c.scratch["coteaching.forget"] = forget_rate_at(c.round, rate, gradual, self.exponent)
 

@@ -55,7 +55,7 @@ def stage_ends(
     year=2022,
     aliases={
         "flr+": (
-            "FLR inside FedCorr: all three stages train by FLR's loss.",
+            "FLR inside FedCorr: cross-entropy with Mixup until R_w, then FLR's loss.",
             {"inner": {"name": "flr", "lam": 3.0}},
         )
     },
@@ -79,7 +79,9 @@ class FedCorr(Wrapper):
     `rounds` counts all stages: stage 1 takes iterations / participation of them, stage 2
     `finetune_share` of the rest. Stage 1 is sequential: workers do not speed it up. `inner` is
     any method without a plan of its own; batches are mixed up (`mixup`; 0 turns it off) unless it
-    makes its own. beta is off in stages 2 and 3.
+    makes its own. beta is off in stages 2 and 3. FLR inside it (`flr+`) keeps its warm-up: with
+    the paper's R_w = 50 the first stage on CIFAR-10 trains by cross-entropy with Mixup; inner =
+    { name = "flr", warmup = "schedule" } has FLR's loss in all three.
 
     State: corrected labels, which stand before the given ones, and the last losses.
     Leaves the site: weights, the number of samples; in stage 1 its mean LID and estimated level.
@@ -102,7 +104,12 @@ class FedCorr(Wrapper):
         sends=(
             Declared("fedcorr.lid", (), "mean LID of its predictions", torch.float64, "in stage 1"),
             Declared(
-                "fedcorr.level", (), "estimated noise of its labels", torch.float64, "in stage 1"
+                "fedcorr.level",
+                (),
+                "estimated noise of its labels",
+                torch.float64,
+                "in stage 1",
+                least=0,
             ),
         ),
         receives=(

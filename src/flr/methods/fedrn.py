@@ -111,7 +111,12 @@ class FedRN(Method):
         return Traits(
             approach=("selection",),
             sends=(
-                Declared("fedrn.expertise", (), "accuracy of the local model on the given labels"),
+                Declared(
+                    "fedrn.expertise",
+                    (),
+                    "accuracy of the local model on the given labels",
+                    least=0,
+                ),
                 Declared("fedrn.output", ("classes",), "its logits for a Gaussian image"),
             ),
             receives=(*models, Declared("fedrn.scores", *scores, when=LATER)),

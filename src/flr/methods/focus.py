@@ -60,7 +60,7 @@ class Focus(Method):
 
     traits = Traits(
         approach=("aggregation",),
-        sends=(Declared("focus.loss", (), "loss of the global model on the site's data"),),
+        sends=(Declared("focus.loss", (), "loss of the global model on the site's data", least=0),),
         cost=(
             "one forward and one backward pass per batch, one more forward pass over the site, "
             "and the server's clean samples through every client's model"

@@ -19,7 +19,7 @@ from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Batch, Client, Method, Reply, Server, Task
 from flr.core.registry import register
 from flr.core.traits import Declared, Traits
-from flr.methods.shared.selection import estimated_noise, forget_rate_at, small_loss, take
+from flr.methods.shared.selection import forget_rate_at, noise_of, small_loss, take
 from flr.models.inference import in_batches, logits_of
 from flr.models.networks import embed
 
@@ -90,15 +90,17 @@ class RoFL(Method):
     given label where a sample is in S. f^ are the class means of a batch's S; f_k starts as f,
     in the first round as the site's own class means.
     Leaves the site: weights, the number of samples, and a mean feature for each class.
-    Readings: forget_rate is a number or "estimate" (the share of the larger-loss component at the
-    site); F rises to it over `gradual` rounds. pseudo_rounds defaults to a tenth of the rounds.
+    Readings: forget_rate is a number (the authors' choice), "estimate" (the share of the
+    larger-loss component at the site) or "confident" (the share of labels that another class is
+    confidently preferred to); F rises to it over `gradual` rounds. pseudo_rounds defaults to a
+    tenth of the rounds.
     Differs: in the public code the third term is a sum over detached features, which trains
     nothing; detach_centroid_features = true does that. As a mean over samples alone, lam_cen = 1
     would draw all features of a wide layer to one point. Weights a below 1e-6 count as
     1e-6: they can be negative.
     """
 
-    forget_rate: Annotated[float, Ge(0), Lt(1)] | Literal["estimate"] = 0.2
+    forget_rate: Annotated[float, Ge(0), Lt(1)] | Literal["estimate", "confident"] = 0.2
     gradual: Annotated[int, Ge(1)] = 10
     pseudo_rounds: Annotated[int, Ge(0)] | None = None
     lam_cen: Annotated[float, Ge(0)] = 1.0
@@ -116,7 +118,7 @@ class RoFL(Method):
     )
 
     def begin(self, c: Client) -> None:
-        rate = estimated_noise(c) if self.forget_rate == "estimate" else self.forget_rate
+        rate = noise_of(c, self.forget_rate)
         late = max(1, c.rounds // 10) if self.pseudo_rounds is None else self.pseudo_rounds
         c.scratch["rofl.forget"] = forget_rate_at(c.round, rate, self.gradual)
         c.scratch["rofl.early"] = c.round < late

@@ -31,6 +31,12 @@ def histogram(losses: Tensor, edges: Tensor = EDGES) -> Tensor:
     return torch.bincount(bins, minlength=len(edges) + 1).to(torch.float32)
 
 
+def _at_most_its_samples(reply: Reply) -> Tensor:
+    """A site's histogram; one that counts more losses than the site has samples is scaled down."""
+    counts = reply.arrays["tuor.histogram"]
+    return counts * min(1.0, reply.examples / max(float(counts.sum()), 1.0))
+
+
 def ks_distances(benchmark: Tensor, clients: Tensor) -> Tensor:
     """For each bin b: the largest gap between two distributions, clients' cut off after b.
 
@@ -80,8 +86,12 @@ class Tuor(Method):
     traits = Traits(
         approach=("selection",),
         sends=(
-            Declared("tuor.histogram", (BINS,), "losses under the benchmark model", when="once"),
-            Declared("tuor.kept", (), "samples it trains on", torch.int32, "with the weights"),
+            Declared(
+                "tuor.histogram", (BINS,), "losses under the benchmark model", when="once", least=0
+            ),
+            Declared(
+                "tuor.kept", (), "samples it trains on", torch.int32, "with the weights", least=0
+            ),
         ),
         receives=(Declared("tuor.threshold", (), "the largest loss that is kept"),),
         keeps=(Declared("tuor.losses", ("samples",), "losses under the benchmark model"),),
@@ -151,9 +161,11 @@ class Tuor(Method):
         if task.name == "tuor-losses":
             half = task.arrays | {"tuor.half": torch.tensor(1)}
             held_out = s.on_benchmark("tuor-losses", half)["tuor.histogram"]
-            total = torch.stack([reply.arrays["tuor.histogram"] for reply in replies]).sum(0)
+            total = torch.stack([_at_most_its_samples(reply) for reply in replies]).sum(0)
             s.state["tuor.histogram"] = total
             s.arrays["tuor.threshold"] = choose_threshold(held_out, total).float()
             return
-        counted = [replace(r, examples=int(r.arrays["tuor.kept"])) for r in replies]
+        counted = [
+            replace(r, examples=min(int(r.arrays["tuor.kept"]), r.examples)) for r in replies
+        ]
         super().reduce(s, task, counted)

@@ -111,7 +111,7 @@ class Embedder:
                 found = torch.empty((len(x), *values.shape[1:]), dtype=torch.float16)
             found[rows] = values
             progress.done(rows.stop)
-        return Features(torch.empty(0, views, 0) if found is None else found)
+        return Features(torch.empty(0, views, 0, dtype=torch.float16) if found is None else found)
 
 
 class _Once:

@@ -11,7 +11,7 @@ A file in `flr/paper/experiments/` is shaped so::
     [rows.KEY]               # a title, a method, sections of a config
     [paper.ROW]              # the paper's number for each setting
     [[claims]]               # what the paper concludes, see claims/judgement.py
-    [laptop]                 # laid over all of this at laptop scale
+    [laptop]                 # laid over all of this at laptop scale; so [features] and [middle]
 
 A run is made from preset, setting and row, each laid over the one before. Equal runs of two files
 are one cell and are trained once.
@@ -32,9 +32,12 @@ from flr.core.errors import ConfigError
 from flr.core.registry import unknown
 from flr.paper.claims.judgement import Claim
 
-Scale = Literal["laptop", "paper"]
+Scale = Literal["laptop", "features", "middle", "paper"]
 Models = Literal["drop", "keep", "need"]  # a needed one is trained again if it is not there
-LAPTOP_TRIALS = 3
+OVER: dict[str, dict[str, Any]] = {"laptop": {"trials": 3}, "features": {}, "middle": {"trials": 1}}
+FIRST_SEEDS = 3  # of every table before any has more
+FIRST = ("table-memorization", "table-regularizers", "fig-dirichlet", "table-cifar100")
+GIVEN = "given"  # as a row's forget_rate: the share of wrong labels of the setting
 
 # a run of seconds that meets every part of the code, FedCorr's stages included; its numbers mean
 # nothing
@@ -44,8 +47,14 @@ QUICK: dict[str, Any] = {
     "train": {"epochs": 1, "batch": 20},
     "eval": {"every": 6, "memorization_every": 12},
 }
+# more sites need more samples, and more rounds to be asked in by FedCorr's first stage
+QUICK_FEATURES: dict[str, Any] = {
+    "rounds": 110,
+    "data": {"train": 4000, "test": 400},
+    "eval": {"every": 30, "memorization_every": 60},
+}
 # of a setting or row; the rest is config
-_WORDS = ("title", "only", "ours", "panel", "x", "trials")
+_WORDS = ("title", "only", "ours", "panel", "x", "trials", "wrong")
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ class Part:
     panel: str = ""  # of a picture with several
     x: str = ""  # where it stands on the axis
     trials: int | None = None  # run with the first so many seeds alone; 0: left out at this scale
+    wrong: float = 0.0  # of a setting: the expected share of wrong labels
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,7 @@ class Experiment:
         """The resolved config of a run; `above` wins over everything."""
         layers = [self.settings[place.setting].config]
         if place.row:  # what is only looked at before training has no row
-            layers.append(self.rows[place.row].config)
+            layers.append(_told(self.rows[place.row].config, self.settings[place.setting].wrong))
         return self.resolve(place.seed, *layers, above=above)
 
     def resolve(
@@ -159,6 +169,8 @@ class Experiment:
         if "preset" in self.document:
             tree["preset"] = self.document["preset"]
         quick = QUICK if self.quick and self.rows else {}  # what is only looked at takes no time
+        if quick and self.scale == "features":
+            quick = merge(quick, QUICK_FEATURES)
         for layer in (*layers, quick, above or {}):
             tree = merge(tree, layer)
         return configs.parse(tree | {"seed": seed}, source=f"{self.name} ({self.scale})")
@@ -194,12 +206,48 @@ def load(name: str, scale: Scale = "laptop", quick: bool = False) -> Experiment:
     """An experiment by its name."""
     if name not in names():
         raise ConfigError(unknown("experiment", name, names()))
-    file = resources.files("flr.paper").joinpath("experiments", f"{name}.toml")
-    document = tomllib.loads(file.read_text(encoding="utf-8"))
-    laptop = {"trials": LAPTOP_TRIALS, **document.pop("laptop", {})}
-    if scale == "laptop":
-        document = merge(document, laptop)
+    if scale not in scales(name):
+        raise ConfigError(
+            f"Expected a table or figure of the scale {scale}; {name} has "
+            f"{', '.join(scales(name))}. Use one of these."
+        )
+    document = _document(name)
+    over = {each: document.pop(each, {}) for each in OVER}
+    if scale != "paper":
+        document = merge(document, {**OVER[scale], **over[scale]})
     return Experiment(name, scale, quick, document)
+
+
+def scales(name: str) -> list[str]:
+    """The scales of an experiment; what is only looked at is the same at all."""
+    document = _document(name)
+    trained = "rows" in document and "settings" in document
+    return [each for each in OVER if each in document or not trained] + ["paper"]
+
+
+def _document(name: str) -> dict[str, Any]:
+    file = resources.files("flr.paper").joinpath("experiments", f"{name}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def queue(scale: Scale, quick: bool = False) -> Iterator[tuple[Experiment, tuple[int, ...]]]:
+    """All that is trained, first with few seeds each, then with all: an early stop leaves a whole.
+
+    Some tables come first: others take runs from them, or much hangs on what they say.
+    """
+    ordered = [*FIRST, *(name for name in papers_order() if name not in FIRST)]
+    found = [load(name, scale, quick) for name in ordered if scale in scales(name)]
+    trained = [each for each in found if each.rows and each.settings]
+    yield from ((each, each.seeds[:FIRST_SEEDS]) for each in trained)
+    yield from ((each, each.seeds) for each in trained if len(each.seeds) > FIRST_SEEDS)
+
+
+def _told(row: Mapping[str, Any], wrong: float) -> Mapping[str, Any]:
+    """A row with the true share of wrong labels, where its method's authors give it."""
+    method = row.get("method")
+    if isinstance(method, Mapping) and method.get("forget_rate") == GIVEN:
+        return {**row, "method": {**method, "forget_rate": wrong}}
+    return row
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import FileLock
 
 from flr.config import Config, ConfigEntry
@@ -35,13 +34,14 @@ from flr.methods.shared.wrapper import Wrapper
 from flr.report import summary
 from flr.report.memorization import KEYS
 from flr.report.summary import SIDES
+from flr.simulation import run_record
 from flr.simulation.api import Run
 
 FORMAT = 1
 LARGEST = 20_000  # bytes
 MODELS = "models"  # where models of cells are kept, named like them
 _HASH = re.compile(rb'"hash": ?"([0-9a-f]{16})"')
-_IRRELEVANT = ("workers", "checkpoint_every", "trackers", "min_replies")
+_IRRELEVANT = ("workers", "checkpoint_every", "trackers", "min_replies", "bits")
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,11 @@ def names(folder: Path) -> list[str]:
     return sorted({name for _, lines in _files(folder) for name in lines if name})
 
 
+def _first(places: list[str], shown: int = 3) -> str:
+    more = f" and {len(places) - shown} more" if len(places) > shown else ""
+    return ", ".join(places[:shown]) + more
+
+
 def read(folder: Path, name: str) -> Cell | None:
     """A finished cell, or None where there is none yet."""
     nameless = []
@@ -139,7 +144,7 @@ def read(folder: Path, name: str) -> Cell | None:
         nameless += [f"line {number} of {path}" for number, _ in lines.get("", ())]
     if nameless:
         raise DataError(
-            f"Expected cells written by flr; {', '.join(nameless)} cannot be read and may be the "
+            f"Expected cells written by flr; {_first(nameless)} cannot be read and may be the "
             f"cell {name}. Delete the line to train it again, or take another copy."
         )
     return None
@@ -200,7 +205,7 @@ def write(folder: Path, table: str, run: Run) -> Cell:
         "curve": _curve(run.metrics),
         "revision": revision(),
         "revisions": revisions(run.config.build_method()),
-        "torch": torch.__version__,
+        "made_with": run_record.made_with(),
         "made": datetime.now(UTC).date().isoformat(),
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)

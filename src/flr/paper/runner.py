@@ -23,10 +23,15 @@ from flr.paper.experiment import Coordinates, Experiment, Models, merge
 from flr.paper.results import Cell
 from flr.scenario.scenario import Scenario
 from flr.simulation import api
-from flr.simulation.build import load_scenario
+from flr.simulation.build import load_data, load_scenario
 from flr.simulation.run import OnRound
 
 Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
+
+
+def unseen(_label: str, _rounds: int) -> AbstractContextManager[None]:
+    """Shows nothing."""
+    return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Runner:
     folder: Path
     changes: Mapping[str, Any] = field(default_factory=dict)  # laid over every config
     workers: int = 2
-    watch: Watch = lambda _label, _rounds: nullcontext()  # shows nothing
+    watch: Watch = unseen
     _datasets: dict[str, Dataset] = field(default_factory=dict, init=False, repr=False)
 
     def reproduce(
@@ -56,15 +61,19 @@ class Runner:
         `only` names rows or settings to be trained.
         """
         todo = self.missing(experiment, seeds, only)
-        self._check_data(experiment, [run.config for run in todo.values()])
-        before = self.pretraining(experiment)
-        first = None if before is None else results.hash_of(before)  # all others need its model
+        self.check_data(experiment, [run.config for run in todo.values()])
         for patience in (0, -1):  # first what nobody else is at; then what is left, once it is free
             for name, run in todo.items():
-                with self.claimed(name, -1 if name == first else patience) as mine:
-                    if mine:
-                        self._finish(experiment.name, name, run)
+                self.finish(experiment, name, run, patience)
         return self.gather(experiment, seeds)
+
+    def finish(self, experiment: Experiment, name: str, run: MissingRun, patience: float) -> None:
+        """Trains a run that no other process is at, or stops being at; all need the first model."""
+        before = self.pretraining(experiment)
+        first = before is not None and name == results.hash_of(before)
+        with self.claimed(name, -1 if first else patience) as mine:
+            if mine:
+                self._train(experiment.name, name, run)
 
     def gather(
         self, experiment: Experiment, seeds: Sequence[int] | None = None
@@ -140,7 +149,7 @@ class Runner:
         finally:
             lock.release()
 
-    def _finish(self, table: str, name: str, missing: MissingRun) -> None:
+    def _train(self, table: str, name: str, missing: MissingRun) -> None:
         """Trains a run, unless another process has done so since, and keeps its cell."""
         if self._has(name, missing.models):
             return
@@ -161,24 +170,30 @@ class Runner:
         shutil.rmtree(done)
 
     def dataset(self, config: Config) -> Dataset:
-        """The data set before any choice of samples; read once for all cells."""
-        source = config.data.source
-        key = canonical_json(source.table("name"))
+        """The data set before any choice of samples, or its features; read once for all cells."""
+        source, settings = config.data.source, config.data
+        key = canonical_json(
+            source.table("name") if settings.backbone is None else settings.table()
+        )
         if key not in self._datasets:
             self._datasets.clear()  # one at a time: they are large
-            self._datasets[key] = source.build().load()
+            read = source.build().load()
+            own = config.model_copy(update={"workers": self.workers})
+            self._datasets[key] = read if settings.backbone is None else load_data(own, read)
         return self._datasets[key]
 
     def scenario(self, config: Config) -> tuple[Dataset, Scenario]:
         """The samples and labels of a run."""
-        dataset = subset(self.dataset(config), config.data.train, config.data.test)
+        dataset = self.dataset(config)
+        if config.data.backbone is None:
+            dataset = subset(dataset, config.data.train, config.data.test)
         return dataset, load_scenario(config, dataset)
 
     def model(self, name: str) -> Path:
         """Where the model of a cell lies, if it was kept."""
         return self.folder / results.MODELS / f"{name}.safetensors"
 
-    def _check_data(self, experiment: Experiment, configs: Sequence[Config]) -> None:
+    def check_data(self, experiment: Experiment, configs: Sequence[Config]) -> None:
         """Deals every split out once, so that hours do not end at data that is not there."""
         different = {
             canonical_json([c.data.table(), c.partition.table("kind"), c.noise.table("kind")]): c

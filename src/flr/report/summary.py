@@ -102,7 +102,7 @@ def load(folder: Path) -> dict[str, Any]:
             f"Expected a finished run in {folder}; it has no {NAME}. "
             f"Check the path, or finish the run: flr resume {folder}"
         ) from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise DataError(
             f"Expected the summary of a run in {path}; it cannot be read ({error}). "
             f"Write it again: flr resume {folder}"

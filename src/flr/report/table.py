@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from flr.core.arrays import write_atomically
+from flr.core.plain_text import printable
 from flr.report.formatting import latex, markdown
 
 _NUMBER = re.compile(r"[+-]\d[\d.]*|([+-]?\d[\d.]*) ?± ?\d[\d.]*")
@@ -94,7 +95,7 @@ def to_rich(table: Table, *, lines: bool = True, widest: int | None = None) -> R
         box=box.SIMPLE_HEAD if lines else None,
         padding=(0, 1, 0, 0) if lines else (0, 1),
         pad_edge=False,
-        caption=Text(table.caption) if table.caption else None,
+        caption=Text(printable(table.caption)) if table.caption else None,
         caption_justify="left",
     )
     for number, (head, side) in enumerate(zip(table.heads, table.alignment, strict=True)):
@@ -107,5 +108,5 @@ def to_rich(table: Table, *, lines: bool = True, widest: int | None = None) -> R
     for number, row in enumerate(table.rows):
         if number in table.rules:
             shown.add_section()
-        shown.add_row(*map(Text, row))
+        shown.add_row(*(Text(printable(cell)) for cell in row))
     return shown

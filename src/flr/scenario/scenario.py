@@ -239,6 +239,8 @@ def _why_broken(tensors: arrays.Arrays, meta: dict[str, Any]) -> str | None:
     for name, kind in types.items():
         if not isinstance(meta.get(name), kind):
             return f'its "{name}" is missing or of the wrong type'
+    if not 0 < meta["classes"] < 2**31:
+        return f"its number of classes is {meta['classes']}"
     if set(tensors) not in (_ARRAYS, _ARRAYS | _BLUR):
         return f"it holds the arrays {', '.join(sorted(tensors)) or 'none'}"
     if any(tensor.dim() != 1 for tensor in tensors.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 from flr import config as configs
 from flr.config import Config, own_runs
+from flr.core import bits
 from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError
-from flr.engine.pool import prepare
+from flr.engine.fork_server import prepare
 from flr.models import model_file
 from flr.models.finetune import pinned
 from flr.report import jsonl, summary
@@ -20,7 +22,7 @@ from flr.report.recorder import CLIENTS, METRICS
 from flr.scenario import scenario as scenarios
 from flr.simulation import run_record
 from flr.simulation.build import check_fits, first_networks, load_data, load_scenario
-from flr.simulation.folders import default_folder, locked, new_folder, refuse_other_runs
+from flr.simulation.folders import locked, new_folder, own_folder, refuse_other_runs
 from flr.simulation.in_process import TrainingData, run_in_process
 from flr.simulation.run import OnRound
 
@@ -94,13 +96,18 @@ def run(
         >>> done.summary["accuracy"]
     """
     resolved = pinned(as_config(config))
+    bits.require(resolved.bits)
+    with own_folder(resolved) if out is None else nullcontext(Path(out)) as folder:
+        return _run_in(folder, resolved, data, on_round)
+
+
+def _run_in(folder: Path, resolved: Config, data: Any, on_round: OnRound | None) -> Run:
     if resolved.workers > 1:
         prepare()
     dataset = load_data(resolved, data)
     scenario = load_scenario(resolved, dataset)
     networks = check_fits(resolved, dataset, scenario)
-    folder = new_folder(Path(out) if out is not None else default_folder(resolved))
-    with locked(folder):
+    with locked(new_folder(folder)):
         refuse_other_runs(folder)
         scenario.save(folder / "scenario.safetensors")
         own_runs.seal(folder, resolved)

@@ -18,6 +18,7 @@ from flr.client.state import StateFiles
 from flr.client.worker import BenchmarkWorker, Sites, WorkerSpec
 from flr.config import Config
 from flr.config.entry import ConfigEntry
+from flr.core import bits
 from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Benchmark, Method, Server
 from flr.core.errors import ConfigError, DataError
@@ -25,6 +26,7 @@ from flr.data import interfaces
 from flr.data.batches import Batches, shape_after
 from flr.data.build import from_arrays, read, subset
 from flr.data.dataset import Dataset, SiteTable, TaskSpec
+from flr.data.features import Features
 from flr.data.on_disk import Numbers, as_numbers
 from flr.models import finetune, pretrained
 from flr.models.embedding import Embedder
@@ -37,10 +39,15 @@ from flr.scenario.scenario import Scenario
 
 
 def load_data(config: Config, data: Any = None) -> Dataset:
-    """The data set of a config, or the one given in Python; features where it names a backbone."""
-    raw = load_raw_data(config, data)
+    """The data set of a config, or the one given in Python; features where it names a backbone.
+
+    A data set whose features were computed before, for the same settings, stays as it is.
+    """
     if config.data.backbone is None:
-        return raw
+        return load_raw_data(config, data)
+    if isinstance(data, Dataset) and isinstance(data.train.x, Features):
+        return data
+    raw = load_raw_data(config, data)
     return make_embedder(config, config.data.backbone).dataset(raw, config.data.views)
 
 
@@ -164,6 +171,7 @@ def make_worker_spec(
     views: Mapping[str, Numbers] | None = None,
 ) -> WorkerSpec:
     """What the workers of this run are made from; holds no clean label."""
+    bits.require(config.bits)
     return WorkerSpec(
         method=config.build_method(),
         sites=sites,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from flr.aggregate.claims import capped
 from flr.client.state import StateFiles
 from flr.client.what_leaves import common_words
 from flr.config import Config
@@ -18,7 +20,7 @@ from flr.engine.adversary import Adversary
 from flr.engine.local import LocalTransport
 from flr.report.recorder import SITES, TEST
 from flr.report.truth_recorder import TruthRecorder
-from flr.scenario.attacks.common import attackers
+from flr.scenario.attacks.common import Attack, attackers
 from flr.scenario.scenario import Scenario
 from flr.scenario.truth import Truth
 from flr.simulation.build import (
@@ -80,7 +82,8 @@ def run_in_process(
         server = make_server(config, scenario.sizes.tolist(), spec.method, networks, benchmark)
         attack = config.attack.build()
         chosen = attackers(attack.clients, len(scenario.sites), scenario.seed)
-        adversary = Adversary(attack, frozenset(chosen), config.seed, server.buffers)
+        counted = claims(attack, chosen, scenario.sizes.tolist())
+        adversary = Adversary(attack, frozenset(chosen), config.seed, server.buffers, counted)
         workers = min(config.workers, server.per_round)
         with closing(LocalTransport(spec, workers, config.drop, adversary)) as transport:
             recorder = TruthRecorder(
@@ -103,6 +106,14 @@ def run_in_process(
             )
     facts = ReportFacts(scenario.hash, recorder.noise, attack_of(config, scenario))
     write_results(config, data.task_spec, spec.method, server, folder, facts)
+
+
+def claims(attack: Attack, attackers: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:
+    """How many samples count of each client whose number claims have changed."""
+    claimed = [attack.samples(n) if k in attackers else n for k, n in enumerate(sizes)]
+    if claimed == list(sizes):
+        return {}
+    return {k: n for k, n in enumerate(capped(claimed)) if n != sizes[k]}
 
 
 def attack_of(config: Config, scenario: Scenario) -> dict[str, Any] | None:

@@ -103,6 +103,14 @@ class ReportFacts:
     sites: Mapping[str, int] | None = None  # names and sizes of real sites, in order
 
 
+def _without_paths(model: dict[str, Any]) -> dict[str, Any]:
+    """A model file goes to others: where this machine has a backbone's weights stays here."""
+    backbone = model.get("backbone")
+    if not isinstance(backbone, dict):
+        return model
+    return {**model, "backbone": {k: v for k, v in backbone.items() if k != "weights"}}
+
+
 def write_results(
     config: Config,
     task_spec: TaskSpec,
@@ -116,7 +124,7 @@ def write_results(
 
     train = config.train
     meta = {
-        "model": train.model.table("name"),
+        "model": _without_paths(train.model.table("name")),
         **({"trainable": train.trainable} if train.model.is_backbone else {}),
         "method": [entry.table("name") for entry in config.method],
         "classes": list(task_spec.classes),

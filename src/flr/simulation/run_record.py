@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from flr.config import Config
-from flr.core import seal
+from flr.config.who_named_it import named_by_others
+from flr.core import bits, seal
 from flr.core.errors import DataError
 from flr.models import model_file
 from flr.models.embedding import Embedder
@@ -28,6 +29,7 @@ RESULTS = (METRICS, CLIENTS, model_file.NAME, summary.NAME, html.CURVES, html.NA
 def made_with() -> dict[str, str]:
     """What the last bits of a result depend on besides config and data."""
     return {
+        "bits": bits.now(),
         "flr": sys.modules["flr"].__version__,  # importing it would reach all layers
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -59,7 +61,8 @@ def go_on(folder: Path, config: Config) -> None:
             "changed it, stop and take another copy",
             folder / CONFIG,
         )
-    backbone = _weights_of(config)
+    with named_by_others():
+        backbone = _weights_of(config)
     if backbone and (record.get("backbone") or backbone) != backbone:
         raise DataError(
             f"Expected the backbone with the weights that {folder} began with (fingerprint "
@@ -89,9 +92,9 @@ def _weights_of(config: Config) -> str:
 def _with_this(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The list of what the run was made with; warns where something is new."""
     now = made_with()
-    if not known or known[-1] == now:
+    before = {"bits": "machine", **known[-1]} if known else now  # some versions did not say bits
+    if before == now:
         return known or [now]
-    before = known[-1]
     changed = [
         f"{name} {before.get(name)} (now {value})"
         for name, value in now.items()

@@ -46,6 +46,39 @@ def estimated_noise(c: Client) -> float:
     return float(two_groups(losses, draw_seed(c)).double().mean())
 
 
+def confident_noise(c: Client) -> float:
+    """The share of labels that another class is confidently preferred to, as in `off_diagonal`."""
+    p = torch.stack([logits_of(network, c.data.x).softmax(1) for network in c.model]).mean(0)
+    return off_diagonal(p, c.data.y)
+
+
+def off_diagonal(p: Tensor, y: Tensor) -> float:
+    """How many labels are wrong by the confident joint: Northcutt et al., JAIR 2021.
+
+    A sample counts for the class of largest p among those where p reaches the mean p_c of the
+    samples labelled c. So a network that is right on seven samples of ten, and not sure of the
+    others, finds few wrong labels where there are none.
+    """
+    classes = p.shape[1]
+    one_hot = F.one_hot(y, classes).to(p)
+    held = one_hot.sum(0)
+    threshold = (one_hot * p).sum(0) / held.clamp_min(1)
+    sure = (p >= threshold) & (held > 0)
+    guess = p.masked_fill(~sure, -1.0).argmax(1)
+    counted = sure.any(1)
+    joint = one_hot[counted].T @ F.one_hot(guess[counted], classes).to(p)  # given x guessed
+    right = torch.where(joint.sum(1) > 0, joint.diagonal() / joint.sum(1).clamp_min(1), 1.0)
+    return float((held * (1 - right)).sum() / held.sum())
+
+
+ESTIMATES = {"estimate": estimated_noise, "confident": confident_noise}
+
+
+def noise_of(c: Client, forget_rate: float | str) -> float:
+    """A rate that is given, or one that the site estimates by the received networks."""
+    return ESTIMATES[forget_rate](c) if isinstance(forget_rate, str) else forget_rate
+
+
 def take(b: Batch, rows: Tensor) -> Batch:
     """Some rows of a batch; where it is mixed, `plain` begins with those rows as well."""
     part = Batch(b.x[rows], b.y[rows], b.index[rows], b.networks)

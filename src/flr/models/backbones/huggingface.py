@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -13,6 +14,7 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from flr.config.errors import cut, show
+from flr.config.who_named_it import may_download
 from flr.core.errors import ConfigError, DataError
 from flr.core.registry import register
 from flr.models.backbones.common import digest_of_files
@@ -51,9 +53,9 @@ class HuggingFace:
     """Texts to features by a text encoder of the package transformers, averaged over the tokens.
 
     `model` is a folder with config.json, a tokenizer and weights as safetensors, or a name of the
-    hub, whose files are then downloaded into its cache. Weights as pickles and code that comes with
-    a model are refused. Of a text, the first `tokens` tokens count, among the first 64 x `tokens`
-    characters.
+    hub, whose files are then downloaded into its cache; not so where a model file, a run folder or
+    a server names it. Weights as pickles and code that comes with a model are refused. Of a text,
+    the first `tokens` tokens count, among the first 64 x `tokens` characters.
     """
 
     model: str
@@ -91,8 +93,17 @@ class HuggingFace:
         if Path(self.model).is_dir():
             return Path(self.model)
         hub = self._package("huggingface_hub")
+        options: dict[str, Any] = {"allow_patterns": list(_FILES)}
+        with suppress(Exception):  # not there, or not whole
+            return Path(hub.snapshot_download(self.model, local_files_only=True, **options))
+        if not may_download():
+            raise DataError(
+                f"Expected the files of {show(self.model)} on this machine, in the cache of the "
+                "hub; they are not there, and nothing is downloaded because a file or a server "
+                f"names it. If you want it: hf download {show(self.model)}"
+            )
         try:
-            return Path(hub.snapshot_download(self.model, allow_patterns=list(_FILES)))
+            return Path(hub.snapshot_download(self.model, **options))
         except Exception as error:  # names, networks and caches fail in many ways
             raise ConfigError(
                 f"[data] backbone model = {show(self.model)} should be a folder or a name of the "

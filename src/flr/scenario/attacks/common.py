@@ -32,8 +32,17 @@ class Attack:
         """What an attacker makes of the labels of its site."""
         return given
 
-    def weights(self, sent: Tensor, received: Tensor, rng: torch.Generator) -> Tensor:
-        """What an attacker answers in place of a trained parameter that was to be sent."""
+    def samples(self, own: int) -> int:
+        """How many samples an attacker says that it has."""
+        return own
+
+    def weights(
+        self, sent: Tensor, received: Tensor, honest: Tensor, rng: torch.Generator
+    ) -> Tensor:
+        """What an attacker answers in place of a trained parameter that was to be sent.
+
+        `honest` (n x ...) is what the others of the round send: attackers may know everything.
+        """
         return sent
 
 

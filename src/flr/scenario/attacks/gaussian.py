@@ -25,6 +25,8 @@ class Gaussian(Attack):
     clients: Share = 0.1
     std: Annotated[float, Gt(0)] = 10.0
 
-    def weights(self, sent: Tensor, received: Tensor, rng: torch.Generator) -> Tensor:
+    def weights(
+        self, sent: Tensor, received: Tensor, honest: Tensor, rng: torch.Generator
+    ) -> Tensor:
         noise = torch.randn(received.shape, generator=rng, dtype=torch.float32)
         return received + (self.std * noise).to(received.dtype)

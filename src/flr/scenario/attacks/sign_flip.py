@@ -25,5 +25,7 @@ class SignFlip(Attack):
     clients: Share = 0.1
     scale: Annotated[float, Gt(0)] = 4.0
 
-    def weights(self, sent: Tensor, received: Tensor, rng: torch.Generator) -> Tensor:
+    def weights(
+        self, sent: Tensor, received: Tensor, honest: Tensor, rng: torch.Generator
+    ) -> Tensor:
         return received - self.scale * (sent - received)

@@ -1,0 +1,53 @@
+"""Bits that travel: the same instructions on every processor, so that two machines agree.
+
+torch takes the widest instructions that a processor has, and wider ones add up in another order.
+With `FLR_BITS=portable` in the environment, or `bits = "portable"` in a config, it takes AVX2,
+which nearly all have. That is decided when torch starts, so it has to be said before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal
+
+from flr.core.errors import ConfigError
+
+Bits = Literal["machine", "portable"]
+
+ASKED = "FLR_BITS"
+SETTINGS = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+WIDER = ("AVX512",)  # by torch's names; what has less than AVX2 cannot be made to have more
+
+
+def prepare() -> None:
+    """Sets what torch reads when it starts; called before the package imports it."""
+    asked = os.environ.get(ASKED, "machine")
+    if asked not in ("machine", "portable"):
+        raise ConfigError(
+            f'Expected "machine" or "portable" in the environment as {ASKED}, got {asked!r}. '
+            "Change it, or remove it for the bits of this machine."
+        )
+    if asked == "portable":
+        os.environ.update(SETTINGS)
+        if "torch" in sys.modules:
+            require("portable")
+
+
+def now() -> Bits:
+    """Which bits this process computes."""
+    import torch
+
+    wide = torch.backends.cpu.get_cpu_capability() in WIDER
+    said = all(os.environ.get(key, "").lower() == SETTINGS[key].lower() for key in SETTINGS)
+    return "portable" if said and not wide else "machine"
+
+
+def require(wanted: Bits) -> None:
+    """Refuses to compute this machine's bits where portable ones are asked for."""
+    if wanted == "portable" and now() != "portable":
+        raise ConfigError(
+            'Expected to compute portable bits, as bits = "portable" asks; torch was started with '
+            f"those of this machine. Set {ASKED}=portable in the environment before Python "
+            "starts, or import flr before torch with it set."
+        )

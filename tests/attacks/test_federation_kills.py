@@ -1,0 +1,135 @@
+"""`kill -9` of SuperNodes, SuperLink and ServerApp at random moments: resumed, the same bits.
+
+CI tries a few; all: `pytest -m attack --federation-kills 50 -s`, with this file.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from faults import Tally
+from toys import bits
+
+import flr
+from flr.flower.check_app import run_config
+from flr.flower.local.loopback import Loopback
+from flr.flower.new_app import write_app
+from flr.flower.settings import read, resolve
+from flr.simulation.api import Run
+
+SITES, ROUNDS = 3, 4
+SAMPLE = 2
+VICTIMS = ("SuperNode", "SuperLink", "ServerApp")
+
+# all replies are needed: a round that a dead node misses stops the run, and nothing is lost
+CONFIG: dict[str, Any] = {
+    "seed": 3,
+    "rounds": ROUNDS,
+    "method": "flr",
+    "min_replies": SITES,
+    "set": "data.train=180; data.test=60",
+    "partition.clients": SITES,
+    "train.participation": 1.0,
+    "train.epochs": 1,
+    "flower.wait": 300.0,
+    "flower.timeout": 30.0,
+}
+
+
+class Siege:
+    """One federation; its runs are hit until there were enough kills."""
+
+    def __init__(self, federation: Loopback, app: Path, kills: int) -> None:
+        self.federation, self.app, self.left = federation, app, kills
+        self.rng = random.Random(22)  # noqa: S311
+        self.seconds = 20.0  # of a run: the first one is the measure
+        self.hits: list[str] = []
+
+    def one_run(self, out: Path) -> str:
+        """Starts or resumes a run until it is through; gives what Flower says in the end."""
+        while True:
+            begun = (out / "config.toml").exists()
+            own = {**CONFIG, "flower.out": str(out), "flower.resume": begun}
+            started, number = time.monotonic(), self.federation.run(self.app, own)
+            victim = self.kill_one() if self.left else ""
+            if victim in ("SuperLink", "ServerApp"):
+                continue  # nobody is left to finish that run
+            status = self.federation.wait(number, 900)
+            if status == "finished:completed":
+                self.seconds = self.seconds if victim else time.monotonic() - started
+                return status
+            if not victim:
+                return status
+
+    def kill_one(self) -> str:
+        """Kills after a while, and starts again what a supervisor would."""
+        time.sleep(self.rng.uniform(0, self.seconds))
+        victim = self.rng.choice(VICTIMS)
+        if victim == "SuperNode":
+            assert self.rng.choice(list(self.federation.nodes.values())).restart()
+        elif victim == "SuperLink":
+            self.federation.kill_superlink()
+            self.federation.start()
+        elif not (found := self.server_apps()):
+            return ""  # it has not begun, or is through
+        else:
+            os.kill(found[0], signal.SIGKILL)
+        self.left -= 1
+        self.hits.append(victim)
+        return victim
+
+    def server_apps(self) -> list[int]:
+        """Those of this federation, not of another one on this machine."""
+        home = str(self.federation.folder / "superlink")
+        found = []
+        for process in psutil.process_iter():
+            try:
+                named = any("flwr-serverapp" in part for part in process.cmdline())
+                if named and process.environ().get("FLWR_HOME", "").startswith(home):
+                    found.append(process.pid)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+
+def attack(tmp_path: Path, kills: int) -> None:
+    tally, app = (
+        Tally("kill -9 in a federation, survived by what was hit"),
+        write_app(tmp_path / "w"),
+    )
+    flower, tree, overrides = read({**run_config(app), **CONFIG})
+    whole = flr.run(resolve(flower, tree, overrides), out=tmp_path / "whole")
+    with Loopback(tmp_path / "federation") as federation:
+        for number in range(SITES):
+            state = str(tmp_path / f"state-{number}")
+            federation.add_node(f"site-{number}", {"partition-id": number, "state-dir": state})
+        federation.wait_for_nodes()
+        siege, number = Siege(federation, app, kills), 0
+        while siege.left:
+            siege.hits, out = [], tmp_path / f"{number}"
+            status, run = siege.one_run(out), Run(out)
+            problem = "" if status == "finished:completed" else status
+            if not problem and bits(run) != bits(whole):
+                problem = "other bits"
+            if not problem and [m["round"] for m in run.metrics] != list(range(1, ROUNDS + 1)):
+                problem = "other rounds"
+            for hit in siege.hits:
+                tally.lose(f"run {number}, {hit}: {problem}") if problem else tally.survived(hit)
+            number += 1
+    tally.finish()
+
+
+def test_a_sample_of_kills_loses_nothing(tmp_path):
+    attack(tmp_path, SAMPLE)
+
+
+@pytest.mark.attack
+def test_no_kill_loses_anything(tmp_path, request):
+    attack(tmp_path, request.config.getoption("--federation-kills"))

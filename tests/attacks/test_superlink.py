@@ -1,0 +1,128 @@
+"""One of three sites lies, on a real SuperLink: each run goes on, and has the honest sites' bits.
+
+CI tries a few lies; more: `pytest -m attack --hostile-runs 20 tests/attacks/test_superlink.py -s`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import hostile_app
+import pytest
+from direct import DirectGrid
+from faults import Tally
+from flwr.app import Message
+from toys import bits
+
+import flr
+from flr.core.errors import RunError
+from flr.flower import wire
+from flr.flower.local.loopback import Loopback
+from flr.flower.new_app import write_app
+from flr.flower.server import serve
+from flr.simulation.api import Run
+
+SITES, LIAR, ROUNDS = 3, 1, 2
+SAMPLE = 3
+ABOUT = ("train", "query")  # its results, or itself
+
+CONFIG: dict[str, Any] = {
+    "seed": 3,
+    "rounds": ROUNDS,
+    "method": "flr",
+    "set": "data.train=180; data.test=60",
+    "partition.clients": SITES,
+    "train.participation": 1.0,
+    "train.epochs": 1,
+    "flower.min-sites": SITES - 1,
+    "flower.wait": 300.0,
+}
+
+
+def app(folder: Path) -> Path:
+    """As generated, but for the client."""
+    made = write_app(folder / "wards")
+    code = "from hostile_app import lying_app\n\napp = lying_app()\n"
+    (made / "wards" / "client_app.py").write_text(code)
+    return made
+
+
+def settings_of(made: Path) -> dict[str, Any]:
+    """All settings of the app, for a server in this process."""
+    from flr.flower.check_app import run_config
+
+    return {**run_config(made), **CONFIG}
+
+
+def honest_bits(about: str, made: Path, folder: Path) -> str:
+    """What the honest sites make of it, without a network: the third is refused, or not there."""
+    state = str(folder / "state")
+    nodes = {k: {"partition-id": k, "state-dir": state} for k in range(SITES)}
+    if about == "query":
+        del nodes[LIAR]
+    grid = DirectGrid(nodes)
+    real = grid.push_messages
+
+    def push(messages: Iterable[Message]) -> list[str]:
+        held = list(messages)
+        numbers = real(held)
+        for number, message in zip(numbers, held, strict=True):
+            asked = message.metadata
+            if asked.dst_node_id == LIAR and asked.message_type == "train":
+                refusal = {"site": f"site-{LIAR}", "problem": "no"}
+                grid.replies[number] = Message(wire.write(refusal), reply_to=message)
+        return numbers
+
+    grid.push_messages = push  # type: ignore[method-assign]
+    serve(grid, {**settings_of(made), "flower.out": str(folder / "run")})
+    return bits(Run(folder / "run"))
+
+
+def what_is_wrong(out: Path, status: str, expected: str) -> str:
+    if status != "finished:completed":
+        return status
+    run = Run(out)
+    bad = {c["site"] for c in run.clients if c["status"] != "ok"} - {f"site-{LIAR}"}
+    if bad or len(run.metrics) != ROUNDS:
+        return f"{len(run.metrics)} rounds, others refused: {bad}"
+    return "" if bits(run) == expected else "other bits"
+
+
+def attack(tmp_path: Path, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, beside = Path(flr.__file__).parents[1], Path(hostile_app.__file__).parent
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (source, beside))))
+    made, lies, tally = app(tmp_path), tmp_path / "lies", Tally("lies on a SuperLink")
+    expected = {about: honest_bits(about, made, tmp_path / about) for about in ABOUT}
+    with Loopback(tmp_path / "federation") as federation:
+        for number in range(SITES):
+            own = {"partition-id": number, "state-dir": str(tmp_path / f"state-{number}")}
+            beside_it = {"lies": str(lies)} if number == LIAR else {}
+            federation.add_node(f"site-{number}", {**own, **beside_it})
+        federation.wait_for_nodes()
+        every = max(1, 2 * hostile_app.WAYS // runs)
+        for number in range(runs):
+            about, way = ABOUT[number % 2], number * every // 2 + every * (number % 2)
+            lies.write_text(f"{way} {about}")
+            out = tmp_path / f"{number}"
+            # a slow start may take longer than others wait: all who are honest have to be there
+            needed = {"flower.min-sites": SITES if about == "train" else SITES - 1}
+            run = federation.run(made, {**CONFIG, **needed, "flower.out": str(out)})
+            try:
+                problem = what_is_wrong(out, federation.wait(run, 600), expected[about])
+            except RunError as error:
+                problem = str(error)
+            where = f"lie {way} about {about}"
+            tally.lose(f"{where}: {problem}") if problem else tally.survived()
+    tally.finish()
+
+
+def test_a_sample_of_lies_changes_nothing(tmp_path, monkeypatch):
+    attack(tmp_path, SAMPLE, monkeypatch)
+
+
+@pytest.mark.attack
+def test_no_lie_changes_anything(tmp_path, monkeypatch, request):
+    attack(tmp_path, request.config.getoption("--hostile-runs"), monkeypatch)

@@ -1,0 +1,82 @@
+"""A Flower app whose node lies where its config says so; the others run it as it is.
+
+`lies` in the node config is a file with the number of a way to lie and what to lie about.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ConfigRecord, Context, Error, Message
+from flwr.clientapp import ClientApp
+from hostile_answers import hostile
+
+from flr.flower import wire
+from flr.flower.apps import client_app
+
+NOTES: list[Any] = [
+    "5",
+    "[1]",
+    "[" * 3000,
+    {"seconds": float("nan"), "shape": [10**12, 10**12]},
+    {"examples": 10**9},
+    {"examples": "NUMBER"},
+    {"stateful": "yes", "dtype": "object"},
+    {"site": "site-0\nflr: all is well"},
+    {"problem": "\x1b[2J" * 1000},
+]
+ARRAYS: list[Any] = [
+    np.full(3, np.nan, np.float32),
+    np.full((2, 2), 3e38, np.float32),
+    np.ones(2, np.complex64),
+    np.array(["words"]),
+    None,
+]
+WAYS = len(NOTES) + len(ARRAYS) + 2
+
+
+def lie(number: int, asked: Message, reply: Message) -> Message:
+    """An answer that no honest site gives, made from an honest one."""
+    if number >= WAYS:
+        return hostile(number, asked, "done" if asked.metadata.message_type == "train" else "hello")
+    if number == WAYS - 1:
+        return Message(Error(7, "\x1b[31m" * 9000), reply_to=asked)
+    if number == WAYS - 2:
+        raise RuntimeError("it ends in the middle of an answer")
+    if number < len(NOTES):
+        note = NOTES[number]
+        if isinstance(note, dict):
+            honest = json.loads(str(reply.content.config_records[wire.NOTE][wire.TEXT]))
+            note = json.dumps(honest | note).replace('"NUMBER"', "9" * 400)
+        reply.content[wire.NOTE] = ConfigRecord({wire.VERSION: wire.SCHEMA, wire.TEXT: note})
+        return reply
+    arrays, value = reply.content.array_records.get(wire.ARRAYS), ARRAYS[number - len(NOTES)]
+    if arrays is None:
+        return lie(0, asked, reply)
+    name = sorted(arrays)[0]
+    del arrays[name]
+    if value is not None:
+        arrays[name] = Array(value)
+    return reply
+
+
+class LyingApp(ClientApp):
+    """Honest work, and a lie about it."""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        reply = super().__call__(message, context)
+        if "lies" not in context.node_config:
+            return reply
+        number, about = Path(str(context.node_config["lies"])).read_text().split()
+        if message.metadata.message_type.split(".")[0] != about:
+            return reply
+        return lie(int(number), message, reply)
+
+
+def lying_app() -> ClientApp:
+    app = client_app()
+    app.__class__ = LyingApp
+    return app
