@@ -1,7 +1,7 @@
 """A power cut before the k-th file operation: what was not synced is empty, torn or gone.
 
 Resumed, the run has the same bits, and no round is trained again that a checkpoint holds. CI tries
-every thirtieth k of one method; all of them: `pytest -m attack tests/attacks -s`.
+every sixtieth k of two methods; all of them: `pytest -m attack tests/attacks -s`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from faults import Tally, count_changes, go_on, run_until_cut, what_is_wrong
 from test_every_operation import METHODS
 from toys import train
 
-SAMPLE = 30  # every so many
+SAMPLE = 60  # every so many
 
 
 def attack(method: str, tmp_path: Path, first: int, every: int) -> None:
@@ -32,8 +32,9 @@ def attack(method: str, tmp_path: Path, first: int, every: int) -> None:
     tally.finish()
 
 
-def test_a_sample_of_cuts_changes_nothing(tmp_path):
-    attack("flr", tmp_path, SAMPLE, SAMPLE)
+@pytest.mark.parametrize("method", ["flr", "feddyn"])  # the second has state from the first round
+def test_a_sample_of_cuts_changes_nothing(method, tmp_path):
+    attack(method, tmp_path, SAMPLE, SAMPLE)
 
 
 @pytest.mark.attack

@@ -27,7 +27,7 @@ def test_a_users_own_notes_in_the_checkpoint_folder_stay(tmp_path):
     assert [path.read_text() for path in own] == ["mine"] * len(own)
 
 
-@pytest.mark.parametrize("name", ["checkpoint", "checkpoint/state"])
+@pytest.mark.parametrize("name", ["checkpoint", "checkpoint/state", "checkpoint/state/1"])
 def test_a_link_in_place_of_a_folder_is_refused_and_not_followed(name, tmp_path):
     train_until("flr", tmp_path / "run", 3)
     elsewhere = tmp_path / "home"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flr.core import arrays, seal
-from flr.core.arrays import Arrays, write_atomically
+from flr.core.arrays import Arrays, sync_to_disk, write_atomically
 from flr.core.contract import Server
 from flr.core.errors import DataError
 
@@ -82,6 +82,7 @@ def save(folder: Path, point: Checkpoint) -> None:
     }
     write_atomically(folder / f"{point.step}.safetensors", tensors, sync=True)
     write_atomically(folder / f"{point.step}.json", seal.signed(facts), sync=True)
+    sync_to_disk(folder.parent)  # a state may have made the folder, and states are not synced there
     keep_only(folder, set(sorted(_steps(folder))[-KEPT:]))
 
 
@@ -100,7 +101,7 @@ def keep_only(folder: Path, steps: set[int]) -> None:
 
 def refuse_links(folder: Path) -> None:
     """Old checkpoints and states are replaced and deleted, so their folders must be our own."""
-    for path in (folder, folder / "state"):
+    for path in (folder, folder / "state", *(folder / "state").glob("*")):
         if path.is_symlink():
             raise DataError(
                 f"Expected a folder of the run's own at {path}; it is a link to "
