@@ -112,4 +112,5 @@ def test_a_finished_run_survives_as_a_whole(whole, tmp_path, monkeypatch):
     run = flr.Run(tmp_path / "run")
     assert bits(run) == bits(whole)
     assert len(run.metrics) == run.summary["rounds"] == ROUNDS
-    assert len(checkpoint.load_all(tmp_path / "run" / "checkpoint")) == checkpoint.KEPT
+    kept = checkpoint.load_all(tmp_path / "run" / "checkpoint")
+    assert len(kept) >= checkpoint.KEPT  # a cut may bring back what was deleted
