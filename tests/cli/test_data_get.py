@@ -21,6 +21,7 @@ from flr.core.errors import DataError
 from flr.data import download
 from flr.data import http as fetch
 from flr.data.download import Source
+from flr.data.readers import human_labels
 
 BATCH = os.urandom(300_000)
 NAME = "toy-binary.tar.gz"
@@ -336,20 +337,34 @@ def test_files_that_are_not_packed(get, server, tmp_path, monkeypatch):
     assert "already there" in get().out
 
 
-def test_label_files_are_read_as_no_checksum_is_known(get, server, tmp_path):
-    labels = {key: np.arange(50) % 10 for key in ("clean_label", "worse_label")}
+HUMAN = "CIFAR-10_human.pt"
+
+
+def human_labels_of(labels: np.ndarray) -> bytes:
+    names = ("aggre_label", "worse_label", *(f"random_label{i}" for i in (1, 2, 3)))
     out = io.BytesIO()
-    torch.save(labels, out)
-    server.files["CIFAR-10_human.pt"] = b"<html>please log in</html>"
-    seen = get("cifar10n")
-    assert seen.code == 4
-    assert "its content is not right" in seen.message
-    assert list((tmp_path / "data").iterdir()) == []
-    server.files["CIFAR-10_human.pt"] = out.getvalue()
-    seen = get("cifar10n")
-    assert seen.code == 0
-    assert "No checksum of CIFAR-10_human.pt is known" in seen.out
-    assert (tmp_path / "data/CIFAR-10_human.pt").read_bytes() == out.getvalue()
+    torch.save({"clean_label": np.arange(50) % 10} | dict.fromkeys(names, labels), out)
+    return out.getvalue()
+
+
+def test_human_labels_are_known_by_their_labels(get, server, tmp_path, monkeypatch):
+    good, other = human_labels_of(np.arange(50) % 10), human_labels_of(np.arange(1, 51) % 10)
+    (tmp_path / "good.pt").write_bytes(good)
+    checksum = human_labels.digest(tmp_path / "good.pt", human_labels.CIFAR10N)
+    source = replace(download.SOURCES["cifar10n"], files={HUMAN: f"cifar10n:{checksum}"})
+    monkeypatch.setitem(download.SOURCES, "cifar10n", source)
+    for content, reason in (
+        (b"<html>please log in</html>", "its content is not right"),
+        (other, "its labels should be"),
+    ):
+        server.files[HUMAN] = content
+        seen = get("cifar10n")
+        assert seen.code == 4
+        assert reason in seen.message
+        assert list((tmp_path / "data").iterdir()) == []
+    server.files[HUMAN] = good
+    assert get("cifar10n").code == 0
+    assert (tmp_path / "data" / HUMAN).read_bytes() == good
     assert "already there" in get("cifar10n").out
 
 
@@ -380,14 +395,13 @@ def test_where_to_and_what(cli, server, tmp_path, monkeypatch):
 def test_the_table_is_complete():
     names = {"cifar10", "cifar100", "cifar10n", "cifar100n", "mnist", "fashion-mnist", "vader"}
     assert set(download.SOURCES) == {*names, "toy"}
-    lengths = {"md5": 32, "sha1": 40, "sha256": 64}
+    lengths = {"md5": 32, "sha1": 40} | dict.fromkeys(("sha256", "cifar10n", "cifar100n"), 64)
     for name, source in download.SOURCES.items():
         assert name == "toy" or bool(source.package) != source.base.startswith("https://")
         checksums = [*source.files.values(), *source.content.values()]
-        for kind, _, value in (checksum.partition(":") for checksum in checksums if checksum):
+        for kind, _, value in (checksum.partition(":") for checksum in checksums):
             assert len(value) == lengths[kind]
             assert int(value, 16) > 0
-        assert all(source.files.values()) or name in ("cifar10n", "cifar100n")
 
 
 # ---- what comes inside of a package, by pip

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from flr.cli.main import app
 from flr.core.errors import DataError
+from flr.data.download import SOURCES
 from flr.data.readers import human_labels
 from flr.data.readers.human_labels import Which
 from flr.data.sources.cifar import Cifar10, Cifar100
@@ -40,6 +41,14 @@ def test_published_rates(publisher, which, suffix):
     found = human_labels.load(publisher / f"{human_labels.publication(which).stem}.{suffix}", which)
     assert len(found.clean) == len(found.given) == 50_000
     assert round(100 * float((found.clean != found.given).mean()), 2) == RATES[which]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+@pytest.mark.parametrize("source", human_labels.PUBLICATIONS.values(), ids=lambda it: it.name)
+def test_the_published_labels_have_the_checksum_that_data_get_expects(publisher, source, suffix):
+    (checksum,) = SOURCES[source.name].files.values()
+    found = human_labels.digest(publisher / f"{source.stem}.{suffix}", source)
+    assert checksum == f"{source.name}:{found}"
 
 
 @pytest.mark.parametrize("source", [Cifar10, Cifar100])

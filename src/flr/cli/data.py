@@ -60,11 +60,6 @@ def get(
     with DownloadProgress(console) as progress:
         got = download.get(name, folder, base, progress)
     say(f"{name} {'is there now' if got.new else 'is already there'}: {got.path}")
-    if got.unchecked:
-        say(
-            f"No checksum of {', '.join(got.unchecked)} is known: it was read instead, and its "
-            "clean_label is compared with the data set's labels whenever it is used."
-        )
     if got.archive is not None:
         say(f"{got.archive} is not needed any more.")
     if not known:

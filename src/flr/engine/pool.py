@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -35,6 +36,7 @@ log = logging.getLogger("flr")
 _MORE = 1 << 20  # bytes; what does not fit goes by pipe
 AHEAD = 2  # jobs of a worker: it need not wait for us between them
 ATTEMPTS = 3  # a task that has killed this many workers will kill the next one too
+PAUSE = 0.5  # seconds, then longer: one that was killed still counts as running for a moment
 PATIENCE = 30.0  # seconds: one that was stopped for longer than two of these is given up
 
 
@@ -157,6 +159,7 @@ class Pool:
                         f"({error or 'end of file'}), perhaps for lack of memory. Use fewer "
                         "workers, or set workers = 1."
                     ) from error
+                time.sleep(PAUSE * attempt)
             except (pickle.PicklingError, AttributeError, TypeError) as error:
                 raise ConfigError(
                     f"Worker processes need a method and a model that can be imported; {error}. "

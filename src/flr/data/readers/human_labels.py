@@ -5,6 +5,7 @@ Their licence, CC BY-NC 4.0, forbids commercial use; they are read from the user
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import re
 from collections.abc import Iterator, Mapping
@@ -48,6 +49,7 @@ class Publication:
 
 CIFAR10N = Publication("cifar10n", "CIFAR-10_human", 10)
 CIFAR100N = Publication("cifar100n", "CIFAR-100_human", 100)
+PUBLICATIONS = {publication.name: publication for publication in (CIFAR10N, CIFAR100N)}
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,17 @@ def load(path: Path | None, which: Which) -> HumanLabels:
         )
     state = file.stat()
     return _load(file, which, state.st_mtime_ns, state.st_size)
+
+
+def digest(path: Path, source: Publication) -> str:
+    """SHA-256 of all labels in a file, by their names: the same for `.npz` and `.pt`."""
+    found = hashlib.sha256()
+    for which, key in _KEYS.items():
+        if publication(which) is source:
+            labels = load(path, which)
+            for name, array in ((CLEAN, labels.clean), (key, labels.given)):
+                found.update(name.encode() + array.astype("<i8").tobytes())
+    return found.hexdigest()
 
 
 @lru_cache(maxsize=4)
