@@ -43,9 +43,7 @@ def demo(
 
     portable.restart()
     folder = out or folders.first_free(Path("runs") / f"demo-{seed}")
-    console.print(
-        "20 sites hold 1,437 handwritten digits. About two of three labels are wrong."
-    )
+    console.print("20 sites hold 1,437 handwritten digits. About two of three labels are wrong.")
     runs = {}
     for method, options in METHODS.items():
         config = configs.parse(SETTING | {"method": options, "seed": seed})
