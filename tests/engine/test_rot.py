@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from toys import ROUNDS, bits, train, train_until
 import flr
 from flr.core import seal
 from flr.core.arrays import canonical_json
-from flr.core.errors import DataError
+from flr.core.errors import ConfigError, DataError
 from flr.engine import checkpoint
 from flr.models import model_file
 from flr.report import paired_runs
@@ -97,9 +98,43 @@ def test_a_damaged_scenario_is_refused(stopped):
         flr.resume(stopped)
 
 
-def test_a_changed_config_is_named_and_used(stopped, caplog):
-    path = stopped / "config.toml"
-    path.write_text(path.read_text().replace(f"rounds = {ROUNDS}", f"rounds = {ROUNDS + 1}"))
+def change(folder: Path, before: str, after: str) -> None:
+    path = folder / "config.toml"
+    text = path.read_text()
+    assert text.count(before) == 1
+    path.write_text(text.replace(before, after))
+
+
+def test_a_run_may_get_more_rounds(stopped):
+    change(stopped, f"rounds = {ROUNDS}", f"rounds = {ROUNDS + 1}")
+    assert flr.resume(stopped).summary["rounds"] == ROUNDS + 1
+    assert seal.read_record(stopped)["settings"]["rounds"] == ROUNDS + 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ("seed = 5\n", "seed = 2\n", "seed 5, now 2"),
+        ("\nlr = ", "\nlr = 9", "train.lr"),
+        (f"rounds = {ROUNDS}", "rounds = 1", f"rounds {ROUNDS}, now 1"),
+    ],
+)
+def test_other_settings_are_another_run(before, after, named, stopped, whole):
+    was = (stopped / "config.toml").read_text()
+    change(stopped, before, after)
+    with pytest.raises(ConfigError, match=re.escape(named)) as refused:
+        flr.resume(stopped)
+    assert "Put them back" in str(refused.value)
+    (stopped / "config.toml").write_text(was)
+    assert bits(flr.resume(stopped)) == bits(whole)
+
+
+def test_a_changed_config_of_an_older_run_is_named_and_used(stopped, caplog):
+    record = seal.read_record(stopped)
+    seal.write_record(
+        stopped, {"made_with": record["made_with"]}, ["config.toml", "scenario.safetensors"]
+    )
+    change(stopped, f"rounds = {ROUNDS}", f"rounds = {ROUNDS + 1}")
     assert flr.resume(stopped).summary["rounds"] == ROUNDS + 1
     assert "config.toml is not what the run began with" in caplog.text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flr.config.errors import ConfigProblem, cut
@@ -33,6 +33,15 @@ def apply(
             del where[known]
         where[place] = f"--set {cut(key, 60)}"
     return problems
+
+
+def dotted(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a tree by its key as `--set` takes it; an empty table is a value."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from dotted(value, f"{above}{key}.")
+        else:
+            yield above + key, value
 
 
 def _place(key: str) -> Place:

@@ -78,8 +78,11 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 def _is_record(facts: dict[str, Any]) -> bool:
     """Whether files have digests, and what the run was made with has names."""
     files, made_with = facts.get("files", {}), facts.get("made_with", [])
+    settings = facts.get("settings", {"rounds": 1})
     return (
         isinstance(files, dict)
+        and isinstance(settings, dict)
+        and isinstance(settings.get("rounds"), int)
         and all(isinstance(digest, str) for digest in files.values())
         and isinstance(made_with, list)
         and all(isinstance(entry, dict) for entry in made_with)

@@ -13,6 +13,7 @@ from typing import Any
 from filelock import Timeout
 
 from flr.config import Config
+from flr.config.overrides import dotted
 from flr.core.arrays import canonical_json, write_atomically
 from flr.core.errors import ConfigError, FlrError
 from flr.core.registry import unknown
@@ -262,13 +263,6 @@ class ExperimentResults:
     def changes(self) -> str:
         """What the user has changed of every run, in words; the device cannot matter."""
         tree = merge(self.runner.changes, {"train": {"device": None}})
-        return ", ".join(f"{key} = {value}" for key, value in _flat(tree) if value is not None)
-
-
-def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its dotted key."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{key}.")
-        else:
-            yield above + key, value
+        return ", ".join(
+            f"{key} = {value}" for key, value in dotted(tree) if value not in (None, {})
+        )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,11 @@ import numpy as np
 import torch
 
 from flr.config import Config
+from flr.config.errors import show
+from flr.config.overrides import dotted
 from flr.config.who_named_it import named_by_others
 from flr.core import bits, seal
-from flr.core.errors import DataError
+from flr.core.errors import ConfigError, DataError
 from flr.models import model_file
 from flr.models.embedding import Embedder
 from flr.report import html, summary
@@ -24,6 +29,9 @@ log = logging.getLogger("flr")
 CONFIG = "config.toml"
 FIXED = (CONFIG, "scenario.safetensors")  # written before the first round
 RESULTS = (METRICS, CLIENTS, model_file.NAME, summary.NAME, html.CURVES, html.NAME)
+# What may change between two parts of a run: more rounds, and where and how it is computed. The
+# scenario has a fingerprint of the data, so that they may lie elsewhere.
+FREE = ("rounds", "workers", "checkpoint_every", "trackers", "train.device", "data.path")
 
 
 def made_with() -> dict[str, str]:
@@ -40,11 +48,11 @@ def made_with() -> dict[str, str]:
 def begin(folder: Path, config: Config) -> None:
     """Vouches for what is there before the first round."""
     facts = {"made_with": [made_with()], "backbone": _weights_of(config)}
-    seal.write_record(folder, facts, FIXED)
+    seal.write_record(folder, facts | {"settings": settings_of(config)}, FIXED)
 
 
 def go_on(folder: Path, config: Config) -> None:
-    """Refuses a damaged scenario and other features; warns where more is not what was begun."""
+    """Refuses a damaged scenario, other settings and features; warns of other versions."""
     record = seal.read_record(folder)
     if record is None:
         log.warning(
@@ -55,7 +63,9 @@ def go_on(folder: Path, config: Config) -> None:
         )
         record = {}
     seal.check(folder / FIXED[1])
-    if seal.differs(folder / CONFIG):
+    if "settings" in record:
+        refuse_other_settings(folder, record["settings"], settings_of(config))
+    elif seal.differs(folder / CONFIG):
         log.warning(
             "%s is not what the run began with; going on with what it says now. If you have not "
             "changed it, stop and take another copy",
@@ -70,7 +80,8 @@ def go_on(folder: Path, config: Config) -> None:
             "would come of them. Install or give the same weights, or run again."
         )
     known = record.get("made_with") or []
-    seal.write_record(folder, {"made_with": _with_this(known), "backbone": backbone}, FIXED)
+    facts = {"made_with": _with_this(known), "backbone": backbone}
+    seal.write_record(folder, facts | {"settings": settings_of(config)}, FIXED)
 
 
 def finish(folder: Path) -> None:
@@ -80,7 +91,37 @@ def finish(folder: Path) -> None:
         "made_with": record.get("made_with") or [made_with()],
         "backbone": record.get("backbone", ""),
     }
+    if "settings" in record:
+        facts["settings"] = record["settings"]
     seal.write_record(folder, facts, (*FIXED, *RESULTS))
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """Every setting by its dotted key, with values that JSON gives back as they are."""
+    tree = tomllib.loads(config.to_toml())
+    found: dict[str, Any] = json.loads(json.dumps(dict(dotted(tree))))
+    return found
+
+
+def refuse_other_settings(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """One folder is one experiment: what shapes its numbers cannot change on the way."""
+    changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    wrong = [key for key in changed if key not in FREE]
+    if now["rounds"] < before["rounds"]:
+        wrong.append("rounds")
+    if not wrong:
+        return
+    listed = "; ".join(f"{key} {_said(before, key)}, now {_said(now, key)}" for key in wrong)
+    raise ConfigError(
+        f"Expected {folder / CONFIG} with the settings that the run began with; some are others: "
+        f"{listed}. Put them back to go on (rounds may grow; workers, checkpoint_every, trackers, "
+        "train.device and data.path are free), or begin a new run with these: "
+        f"flr run {folder / CONFIG} --out NEW."
+    )
+
+
+def _said(settings: Mapping[str, Any], key: str) -> str:
+    return show(settings[key]) if key in settings else "not set"
 
 
 def _weights_of(config: Config) -> str:
