@@ -103,7 +103,7 @@ def open_run(folder: Path, data: Any = None, *, trust: bool = False) -> Simulati
         )
     for name in FILES:
         seal.check(folder / name)
-    config = configs.load_run(folder, trust=trust)
+    config = configs.load_run(folder, trust=trust).anywhere()
     dataset = load_data(config, data)
     scenario = scenarios.load(folder / FILES[1])
     scenarios.check_fits(scenario, dataset)

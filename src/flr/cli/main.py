@@ -112,6 +112,9 @@ def run(
 def resume(
     folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")],
     workers: Workers = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, mps, or auto (default: as before).")
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Go on with a run that was stopped, to the same bits as if it never had been."""
@@ -122,7 +125,7 @@ def resume(
         portable.restart()
 
     def go_on(show: RunProgress) -> Any:
-        return api.resume(folder, on_round=show, workers=workers, trust=trust)
+        return api.resume(folder, on_round=show, workers=workers, device=device, trust=trust)
 
     train(folder, config, go_on)
 

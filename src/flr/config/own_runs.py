@@ -15,6 +15,7 @@ import os
 import secrets
 from pathlib import Path
 
+from flr.config.devices import devices_of_others
 from flr.config.entry import as_toml, without_code
 from flr.config.load import load
 from flr.config.settings import Config
@@ -31,11 +32,13 @@ _BESIDE = ("scenario.safetensors", "federation.json", "summary.json", SEAL)  # o
 def load_run(folder: Path, *, trust: bool = False, code: bool = True) -> Config:
     """The config of a run folder; without `code` nothing that it names is looked at.
 
+    Its device may be another machine's: whoever computes asks for one of his own (`on_device`).
+
     Raises:
         DataError: It names code, the folder was not made here, and nobody says `trust`.
     """
     path = folder / "config.toml"
-    with without_code():
+    with without_code(), devices_of_others():
         config = load(path)
     named = [entry.name for entry in config.code()]
     if not code or not named:
@@ -46,7 +49,8 @@ def load_run(folder: Path, *, trust: bool = False, code: bool = True) -> Config:
             f"{' and '.join(named)}, which reading it would import and run. If you trust it, say "
             "--trust (in Python: trust=True; on Flower: flower.trust=true)."
         )
-    return load(path)
+    with devices_of_others():
+        return load(path)
 
 
 def own_code(folder: Path) -> frozenset[str]:

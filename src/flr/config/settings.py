@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-import torch
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -18,12 +17,14 @@ from pydantic import (
     model_validator,
 )
 
+from flr.config import devices
 from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
 from flr.config.errors import ConfigProblem, ProblemsError
 from flr.core.arrays import canonical_json
 from flr.core.bits import Bits
 from flr.core.combine import stack
 from flr.core.contract import Method
+from flr.core.errors import ConfigError
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -140,12 +141,7 @@ class Train(BaseModel):
     @field_validator("device")
     @classmethod
     def _resolve_device(cls, device: str) -> str:
-        there = _devices()
-        if device == "auto":
-            return next(name for name in ("cuda", "mps", "cpu") if name in there)
-        if device not in there:
-            raise ValueError(f"is not on this machine. Use one of: auto, {', '.join(there)}.")
-        return device
+        return devices.resolved(device)
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Train:
@@ -233,6 +229,22 @@ class Config(BaseModel):
         entries = [self.train.model, *self.backbones(), self.partition]
         return [entry for entry in entries if entry.is_code]
 
+    def on_device(self, device: str) -> Config:
+        """The same, computed on a device of this machine."""
+        try:
+            train = self.train.model_copy(update={"device": devices.resolved(device)})
+        except ValueError as error:
+            raise ConfigError(
+                f'Expected a device that trains; "{device}" {error} (`flr resume RUN --device cpu` '
+                "goes on with a run that another one began.)"
+            ) from None
+        return self.model_copy(update={"train": train})
+
+    def anywhere(self) -> Config:
+        """The same on its own device, or, where this machine lacks that, on what there is."""
+        known = self.train.device in devices.on_this_machine()
+        return self if known else self.on_device("auto")
+
     def build_method(self) -> Method:
         """The stack of all methods named."""
         return stack([entry.build() for entry in self.method])
@@ -274,12 +286,3 @@ class Config(BaseModel):
             }
         )
         return tree
-
-
-def _devices() -> list[str]:
-    there = ["cpu"]
-    if torch.cuda.is_available():
-        there += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    if torch.backends.mps.is_available():
-        there.append("mps")
-    return there

@@ -126,6 +126,7 @@ def resume(
     data: Any = None,
     on_round: OnRound | None = None,
     workers: int | None = None,
+    device: str | None = None,
     trust: bool = False,
 ) -> Run:
     """Goes on with a run that was stopped, to the same bits as if it never had been.
@@ -135,6 +136,7 @@ def resume(
         data: The same data again, where `flr.run` was given some.
         on_round: Called after every round with its line of `metrics.jsonl`.
         workers: How many processes train clients; may differ from before.
+        device: What trains from here on (default: as before); another one has other last bits.
         trust: Whether code that somebody else's folder names may be imported.
 
     Returns:
@@ -148,6 +150,7 @@ def resume(
     """
     folder = Path(folder)
     config = read_config(folder, trust=trust)
+    config = config.on_device(device or config.train.device)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
     if config.workers > 1:
