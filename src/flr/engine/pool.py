@@ -11,19 +11,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+import cloudpickle
 import torch
 from torch import Tensor
 
 from flr.client.worker import ClientResult, ClientTask, ClientWorker, Job, WorkerSpec
 from flr.core.arrays import Arrays, nbytes
-from flr.core.combine import parts_of
 from flr.core.errors import ConfigError, RunError
 from flr.data.dataset import SiteTable
 from flr.engine.fork_server import main_module_hidden, prepare
@@ -32,6 +31,8 @@ from flr.engine.memory_allocator import keep_freed_memory
 from flr.models.networks import weights_of
 
 log = logging.getLogger("flr")
+
+T = TypeVar("T")
 
 _MORE = 1 << 20  # bytes; what does not fit goes by pipe
 AHEAD = 2  # jobs of a worker: it need not wait for us between them
@@ -72,8 +73,9 @@ class Pool:
         with in_shared_memory():
             for view in spec.views.values():
                 view.share_memory_()
-            self.spec = replace(spec, sites=cast(SiteTable, spec.sites).share())
+            spec = replace(spec, sites=cast(SiteTable, spec.sites).share())
             self.buffer = SharedBuffer.of(self.size)  # for what all workers get
+        self.sent = replace(spec, method=with_code(spec.method), model=with_code(spec.model))
         try:
             for _ in range(workers):
                 self.workers.append(self._start())
@@ -137,7 +139,7 @@ class Pool:
         watched, alive = self.context.Pipe(duplex=False)
         with in_shared_memory():
             buffers = [SharedBuffer.of(self.size) for _ in range(AHEAD)]
-        process = self._launch((theirs, watched, self.buffer, buffers, self.spec))
+        process = self._launch((theirs, watched, self.buffer, buffers, self.sent))
         theirs.close()
         watched.close()
         return Worker(process, ours, alive, buffers)
@@ -148,8 +150,7 @@ class Pool:
             process = self.context.Process(target=_work, args=given, daemon=True)
             try:
                 prepare()
-                hidden = nullcontext() if self._needs_main() else main_module_hidden()
-                with hidden, in_shared_memory():
+                with main_module_hidden(), in_shared_memory():
                     process.start()
                 return process
             except (EOFError, OSError) as error:
@@ -160,18 +161,7 @@ class Pool:
                         "workers, or set workers = 1."
                     ) from error
                 time.sleep(PAUSE * attempt)
-            except (pickle.PicklingError, AttributeError, TypeError) as error:
-                raise ConfigError(
-                    f"Worker processes need a method and a model that can be imported; {error}. "
-                    "Put them into a module, or set workers = 1."
-                ) from error
         raise AssertionError("the last attempt returns or raises")
-
-    def _needs_main(self) -> bool:
-        """Whether method or model are defined in the user's script, which then must run again."""
-        model = getattr(self.spec.model, "func", self.spec.model)
-        owners = {type(part).__module__ for part in parts_of(self.spec.method)}
-        return "__main__" in owners | {model.__module__}
 
     def _replace(self, dead: Worker) -> Worker:
         dead.process.kill()
@@ -179,6 +169,30 @@ class Pool:
         dead.alive.close()
         self.workers[self.workers.index(dead)] = new = self._start()
         return new
+
+
+def with_code(part: T) -> T:
+    """Stands for a method or a model on its way to a worker, with what a notebook has defined.
+
+    Only our own workers read it, from the pipe that we hold.
+    """
+    try:
+        return cast(T, _ByValue(cloudpickle.dumps(part)))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"Expected a method and a model that worker processes can be sent; {error}. Put what "
+            "cannot be sent (open files, locks) out of them, or set workers = 1."
+        ) from error
+
+
+@dataclass(frozen=True)
+class _ByValue:
+    """Becomes, where it is read, what it was made of."""
+
+    content: bytes
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return cloudpickle.loads, (self.content,)
 
 
 def _work(
