@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from flr.aggregate.means import mean
 from flr.config import parse
 from flr.core.arrays import Arrays
+from flr.core.combine import stack
 from flr.core.contract import Reply, Server, Task
+from flr.core.errors import ConfigError
 from flr.methods.fedsir import ALIKE, PARTS, SHARED, FedSIR
+from flr.methods.mixup import Mixup
 from flr.methods.shared.class_directions import class_directions
 from flr.methods.shared.noisy_clients import NOISY
 
@@ -101,6 +105,11 @@ def test_a_run_in_which_nobody_answers_at_first_has_no_noisy_client():
     f.method.reduce(f.s, task, [])
     assert not f.s.state[NOISY].any()
     assert f.method.plan(f.s).name == "fit"
+
+
+def test_nothing_may_mix_the_samples_whose_labels_are_corrected():
+    with pytest.raises(ConfigError, match=r"define batches\(\): choose one"):
+        stack([FedSIR(), Mixup()])
 
 
 def test_a_ramp_that_ends_before_it_begins_is_refused():

@@ -148,6 +148,7 @@ class FedSIR(Method):
         ),
         individual=True,
         aggregates=True,
+        owns=("batches",),  # nothing may mix samples: labels are corrected one by one
         note=(
             "Before the first round all clients train once, which counts as no round. Two groups "
             "are always found: without noise some clients are called noisy as well."
