@@ -19,7 +19,19 @@ METHODS: list[Any] = [
     if entry.factory.__module__.startswith("flr.")
 ]
 STACKS: list[Any] = [
-    ["flr", other] for other in ("mixup", "dividemix", "fedprox", "feddyn", "gce", "ls", "fednoro")
+    ["flr", other]
+    for other in (
+        "mixup",
+        "dividemix",
+        "fedprox",
+        "feddyn",
+        "gce",
+        "ls",
+        "fednoro",
+        "fedelc",
+        "maskedoptim",
+        "fedsir",
+    )
 ]
 VARIANTS: list[Any] = [  # options that change what is kept or when the network is asked
     {"name": "flr", "server_predictions": "round"},

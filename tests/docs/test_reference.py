@@ -22,7 +22,16 @@ EQUATIONS = "docs/reference/equations.md"
 METHODS = "docs/reference/methods.md"
 CONFIG = "docs/reference/config.md"
 SECTIONS = ("data", "scenario", "partition", "noise", "attack", "train", "eval")
-SHARED = ("soft_labels", "lid", "mixmatch", "mixtures", "noisy_clients", "selection")
+SHARED = (
+    "class_directions",
+    "label_variables",
+    "lid",
+    "mixmatch",
+    "mixtures",
+    "noisy_clients",
+    "selection",
+    "soft_labels",
+)
 MODULES = [
     *(f"flr.methods.shared.{name}" for name in SHARED),
     "flr.report.memorization",
@@ -158,4 +167,4 @@ def test_no_rule_is_missing(tables):
 def is_pure(function) -> bool:
     """Whether it works on tensors and numbers alone."""
     words = " ".join(str(annotation) for annotation in function.__annotations__.values())
-    return "Client" not in words and "Module" not in words
+    return not any(word in words for word in ("Client", "Server", "Module"))

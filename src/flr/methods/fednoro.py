@@ -23,6 +23,7 @@ from flr.methods.shared.noisy_clients import (
     TwoStages,
     adjusted_ce,
     distillation,
+    is_noisy,
     sigmoid_ramp,
 )
 
@@ -94,7 +95,7 @@ class FedNoRo(TwoStages):
         return sigmoid_ramp(r, begin, end, self.weight)
 
     def loss(self, c: Client, b: Batch) -> Tensor:
-        if not self.is_noisy(c):
+        if not is_noisy(c):
             return super().loss(c, b)
         logits = c.model[0](b.x)
         with torch.no_grad():

@@ -78,6 +78,25 @@ def several_splits(rows: Tensor, seeds: Iterable[int]) -> list[Tensor]:
     return found
 
 
+def smaller_first_mean(rows: Tensor, seed: int) -> Tensor:
+    """The posterior (n) of the component of smaller mean in the first of standardised columns.
+
+    1 for all rows where there is nothing to split: fewer than three of them, or all alike.
+    """
+    plain = rows.detach().cpu().to(torch.float64)
+    if len(plain) < 3 or torch.allclose(plain, plain[0]):
+        return torch.ones(len(plain), dtype=torch.float64)
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    scaled = ((plain - plain.mean(0)) / (plain.std(0, correction=0) + 1e-12)).numpy()
+    mixture = GaussianMixture(n_components=2, n_init=30, max_iter=2000, random_state=seed)
+    with _one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        posterior = mixture.fit(scaled).predict_proba(scaled)
+    return torch.from_numpy(posterior[:, mixture.means_[:, 0].argmin()].copy())
+
+
 def _one_thread() -> AbstractContextManager[Any]:
     """Several threads would add up in the order they end, which gives other last bits."""
     limit: AbstractContextManager[Any] = _controller().limit(limits=1)

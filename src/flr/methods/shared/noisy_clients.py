@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -118,27 +118,46 @@ def distance_weights(models: Sequence[Arrays], n: Sequence[float], noisy: Sequen
     return weights / weights.sum()
 
 
+def is_noisy(c: Client) -> bool:
+    """What the server says of this client; before it knows, nothing."""
+    return NOISY in c.inbox and bool(c.inbox[NOISY])
+
+
+def join_by_distance(s: Server, replies: list[Reply]) -> None:
+    """The next model: DaAgg where both kinds answered and are known, else FedAvg."""
+    known = s.state.get(NOISY, torch.zeros(s.clients, dtype=torch.bool))
+    noisy = [bool(known[reply.client]) for reply in replies]
+    if all(noisy) or not any(noisy):
+        s.arrays |= s.aggregate(replies, MODEL, s.arrays)
+        return
+    models = [with_prefix(reply.arrays, MODEL) for reply in replies]
+    n = [float(reply.examples) for reply in replies]
+    weights = distance_weights(models, n, noisy).tolist()
+    for name, previous in with_prefix(s.arrays, MODEL).items():
+        average = weighted_average([model[name] for model in models], weights)
+        s.arrays[name] = average.to(previous.dtype)
+
+
 @dataclass(frozen=True)
 class TwoStages(Method):
     """Logit-adjusted training of all; then the server knows noisy clients, and tells them."""
 
     warmup_rounds: Annotated[int, Ge(1)] | None = None
 
+    warmup_parts: ClassVar[int] = 6  # by default the first stage has one of so many parts
+
     def check(self, config: Config) -> Iterable[str]:
         return endless_warmup(self.warmup_rounds, config.rounds, "a part")
 
     def warmup(self, rounds: int) -> int:
         """T1: rounds of the first stage."""
-        return max(1, round(rounds / 6)) if self.warmup_rounds is None else self.warmup_rounds
+        default = max(1, round(rounds / self.warmup_parts))
+        return default if self.warmup_rounds is None else self.warmup_rounds
 
     # ---- at the client
 
     def begin(self, c: Client) -> None:
         c.scratch["noisy.counts"] = class_counts(c.data.y, c.data.classes)
-
-    def is_noisy(self, c: Client) -> bool:
-        """What the server says of this client; in the first stage nothing."""
-        return NOISY in c.inbox and bool(c.inbox[NOISY])
 
     def criterion(self, c: Client, logits: Tensor, b: Batch) -> Tensor:
         return adjusted_ce(logits, b.y, c.scratch["noisy.counts"])
@@ -184,15 +203,5 @@ class TwoStages(Method):
         return noisy
 
     def join(self, s: Server, replies: list[Reply]) -> None:
-        """The next model: DaAgg where both kinds answered after the warm-up, else FedAvg."""
-        known = s.state.get(NOISY, torch.zeros(s.clients, dtype=torch.bool))
-        noisy = [bool(known[reply.client]) for reply in replies]
-        if all(noisy) or not any(noisy):
-            s.arrays |= s.aggregate(replies, MODEL, s.arrays)
-            return
-        models = [with_prefix(reply.arrays, MODEL) for reply in replies]
-        n = [float(reply.examples) for reply in replies]
-        weights = distance_weights(models, n, noisy).tolist()
-        for name, previous in with_prefix(s.arrays, MODEL).items():
-            average = weighted_average([model[name] for model in models], weights)
-            s.arrays[name] = average.to(previous.dtype)
+        """The next model."""
+        join_by_distance(s, replies)
