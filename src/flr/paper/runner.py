@@ -248,6 +248,17 @@ class ExperimentResults:
         """The curves of one place, for each seed."""
         return [cell.curve for cell in self.at(row, setting).values()]
 
+    def planned(self, *places: tuple[str, str]) -> frozenset[int]:
+        """The seeds with which each of these rows is to be run in its setting."""
+        return frozenset.intersection(*(self._planned.get(place, frozenset()) for place in places))
+
+    @cached_property
+    def _planned(self) -> Mapping[tuple[str, str], frozenset[int]]:
+        found: dict[tuple[str, str], frozenset[int]] = {}
+        for p in self.experiment.places(self.seeds):
+            found[p.row, p.setting] = found.get((p.row, p.setting), frozenset()) | {p.seed}
+        return found
+
     def where(self, setting: str) -> str:
         """A column of the table, in words."""
         return f"{self.experiment.name}, {self.experiment.settings[setting].title}"
