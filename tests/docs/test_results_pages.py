@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from flr.paper import pages
+from flr.paper import pages, results
 from flr.paper.claims import stated
 from flr.paper.experiment import OVER, names, papers_order
 from flr.paper.pages import claims, headline, overview
@@ -57,8 +57,8 @@ def test_a_failed_claim_without_a_note_of_its_scale_is_not_looked_into_yet(found
 
 def test_every_claim_of_every_experiment_is_on_the_page_of_claims(found):
     tested = [(where, what) for claim in stated.stated() for where, what in claim.tests]
-    for name, results in found["features"].items():
-        for claim in results.experiment.claims:
+    for name, each in found["features"].items():
+        for claim in each.experiment.claims:
             begins = [says for where, says in tested if where == name]
             assert any(claim.says.strip().startswith(says) for says in begins), (name, claim.says)
 
@@ -71,6 +71,14 @@ def test_the_page_of_results_is_of_the_kept_cells(root, found):
 def test_the_readmes_table_is_of_what_was_measured(root, found):
     table = headline.table(headline.common(found["laptop"][headline.EXPERIMENT]))
     assert table in (root / "README.md").read_text()
+
+
+def test_no_cell_is_of_no_experiment(root, found):
+    known = set()
+    for each in (each for scale in found.values() for each in scale.values()):
+        before = each.runner.pretraining(each.experiment)
+        known |= {results.hash_of(config) for config in (*each.configs.values(), before) if config}
+    assert set(results.names(root / "results")) <= known
 
 
 def test_all_pages_are_written_wherever_the_cells_are(tmp_path, root):

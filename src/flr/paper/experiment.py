@@ -104,7 +104,7 @@ class Experiment:
 
     @property
     def score(self) -> str:
-        """The accuracy that is compared with the paper's."""
+        """The accuracy that the paper reports."""
         return str(self.document.get("score", "best"))
 
     @property

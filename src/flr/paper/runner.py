@@ -240,9 +240,9 @@ class ExperimentResults:
         """Best, last or mean accuracy of the last ten rounds, by seed."""
         return self.by_seed(row, setting, "accuracy", which)
 
-    def scores(self, row: str, setting: str) -> list[float]:
-        """The accuracy that the paper reports, for each seed."""
-        return self.values(row, setting, "accuracy", self.experiment.score)
+    def late(self, row: str, setting: str) -> list[float]:
+        """The mean accuracy of the last ten rounds, for each seed: what pictures show."""
+        return self.values(row, setting, "accuracy", "last10")
 
     def curves(self, row: str, setting: str) -> list[list[dict[str, Any]]]:
         """The curves of one place, for each seed."""

@@ -83,7 +83,7 @@ def judge(places: Sequence[Place]) -> Judged:
             JudgedPlace(place, mean, None, None, "undecided")
             for place, mean in zip(places, means, strict=True)
         ]
-        return Judged("undecided", open_, Estimate(effect(places).mean, None, 0), tuple(shown))
+        return Judged("undecided", open_, replace(effect(places), half=None), tuple(shown))
     found = family(places)
     verdict, why = overall(found)
     return Judged(verdict, why, effect(places), tuple(found))
@@ -172,11 +172,18 @@ def overall(places: Sequence[JudgedPlace]) -> tuple[Verdict, str]:
     each = [found for found in places if not found.place.some]
     enough = [found for found in places if found.place.some]
     if any(found in failing for found in each) or (enough and all(f in failing for f in enough)):
-        return "does not hold", f"fails in {len(failing)} of {len(places)} places"
-    words = f"holds in {len(holding)} of {len(places)} places"
+        return "does not hold", told(len(failing), len(places), "fails")
+    words = told(len(holding), len(places), "holds")
     if all(f in holding for f in each) and (not enough or any(f in holding for f in enough)):
         return "holds", words
     return pooled([found.place for found in places]) or ("undecided", words)
+
+
+def told(some: int, places: int, what: str) -> str:
+    """In how many places a claim does what."""
+    if places == 1:
+        return f"{what} in its one place" if some else "its one place is open"
+    return f"{what} in {some} of {places} places"
 
 
 def pooled(places: Iterable[Place]) -> tuple[Verdict, str] | None:

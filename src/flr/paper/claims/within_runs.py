@@ -17,6 +17,7 @@ from flr.paper.results import Cell
 from flr.paper.runner import ExperimentResults
 
 GRADIENT = "gradient-sign-{}.json"  # of a scale, written by gradient_sign.py
+STUDIED = ("laptop", "features")  # by gradient_sign.py
 MEMORIZED = "noisy_memorized"
 MEMORIZING = "table-memorization"
 ABOUT_ALL = 0.95  # of the wrong labels: "100 %"
@@ -158,7 +159,10 @@ def late_fall(cell: Cell) -> float:
 def term_at_true_class(found: AllResults) -> Iterator[Place]:
     """The term's gradient at the true class of wrongly labelled samples, from gradient_sign.py."""
     for results in present(found, MEMORIZING):
-        path = results.runner.folder / GRADIENT.format(results.experiment.scale)
+        scale, folder = results.experiment.scale, results.runner.folder
+        if scale not in STUDIED:
+            continue
+        path = folder / GRADIENT.format(scale)
         where, part = results.where("iid"), "wrong labels with a negative term, minus 50 %"
         if not path.exists():
             yield from single(where, part, frozenset(results.seeds), {})
