@@ -18,6 +18,7 @@ import argparse
 import copy
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def predictions(model: SavedModel, x: Tensor) -> Tensor:
 
 def local_epochs(model: SavedModel, x: Tensor, y: Tensor, config: Config) -> Iterator[SavedModel]:
     """The global model after each epoch of cross-entropy at one site, without augmentation."""
-    local = copy.deepcopy(model)
+    local = replace(model, networks=copy.deepcopy(model.networks))
     local.networks.train()
     order = torch.Generator().manual_seed(config.seed)
     train = config.train

@@ -15,6 +15,8 @@ from flr.paper.claims.judgement import Place
 from flr.paper.claims.rule import judge
 from flr.paper.claims.stated import StatedClaim
 from flr.paper.experiment import Coordinates, load
+from flr.paper.figures import forest
+from flr.paper.pages import claims as page
 from flr.paper.results import Cell
 from flr.paper.runner import ExperimentResults, Runner
 from flr.report.memorization import KEYS
@@ -215,34 +217,59 @@ MIXTURE = StatedClaim(
 )
 
 
-def test_a_claim_is_judged_where_a_scale_has_a_table_for_it():
-    pair = {("flr", "iid"): accuracy(0.6), ("local", "iid"): accuracy(0.5)}
-    whole = {(row, s): make for (row, _), make in pair.items() for s in ("iid", "noniid")}
+@pytest.fixture
+def scaled():
+    """Whole on a laptop, with a column missing on features, and with nothing at middle scale."""
+    pair = {"flr": accuracy(0.6), "local": accuracy(0.5)}
+    one = {(row, "iid"): make for row, make in pair.items()}
+    both = one | {(row, "noniid"): make for row, make in pair.items()}
     found = {
-        "laptop": outcome("table-memorization", whole),
-        "features": outcome("table-memorization", pair),
-        "middle": {},
+        "laptop": outcome("table-memorization", both),
+        "features": outcome("table-memorization", one),
+        "middle": outcome("table-memorization", {}),
     }
-    laptop, features = stated.at_scales([MIXTURE], found)
-    assert (laptop.scale, laptop.judged.verdict) == ("laptop", "holds")
-    assert (features.judged.verdict, features.judged.why) == ("undecided", "0 of 3 seeds")
-    assert laptop.papers is not None
-    assert laptop.papers.verdict == "does not hold"  # the last rounds of these cells are equal
+    return stated.at_scales([MIXTURE], found | {"paper": {}})  # which has no such table
 
 
-def test_the_same_for_programs():
-    cells = {
-        (row, s): accuracy(value)
-        for row, value in {"flr": 0.6, "local": 0.5}.items()
-        for s in ("iid", "noniid")
-    }
-    found = {"laptop": outcome("table-memorization", cells)}
-    (told,) = stated.as_json(stated.at_scales([MIXTURE], found))
+def test_a_claim_is_judged_where_a_scale_has_a_table_for_it(scaled):
+    assert [each.scale for each in scaled] == ["laptop", "features", "middle"]
+    found = [(each.judged.verdict, each.judged.why) for each in scaled]
+    assert found[0] == ("holds", "holds in 2 of 2 places")
+    assert found[1:] == [("undecided", "0 of 3 seeds"), ("undecided", "not run")]
+    assert scaled[0].papers is not None
+    assert scaled[0].papers.verdict == "does not hold"  # the last rounds of these cells are equal
+
+
+def test_what_the_page_says_of_each_scale(scaled):
+    assert [page.said(each) for each in (*scaled, None)] == [
+        "**holds**, +10.0 ± 0.0",
+        "undecided: 0 of 3 seeds",
+        "not run",
+        "–",
+    ]
+    counted = [page.tally([each]) for each in scaled]
+    kinds = ("holds", "unready", "not run")
+    assert [tally[kind] for tally, kind in zip(counted, kinds, strict=True)] == [1, 1, 1]
+    (first, *_) = page.rows({each.scale: each for each in scaled})
+    assert first[2:] == ["+10.0 [+10.0, +10.0], n = 3: holds", "–"]
+
+
+def test_the_picture_has_a_column_for_each_scale_with_runs(scaled):
+    columns = forest.draw(scaled).axes
+    assert [axes.get_title() for axes in columns] == ["laptop", "features"]
+    (point,) = (line for line in columns[0].lines if line.get_marker() == "o")
+    assert list(point.get_xdata()) == pytest.approx([10.0])
+
+
+def test_the_same_for_programs(scaled):
+    told, *later = stated.as_json(scaled)
     assert (told["claim"], told["scale"]) == ("The mixture is better", "laptop")
     assert (told["verdict"], told["seeds"]) == ("holds", [1, 2, 3])
     assert told["effect"] == {"mean": 10.0, "low": 10.0, "high": 10.0}
     assert [place["verdict"] for place in told["places"]] == ["holds", "holds"]
     assert told["papers_measure"]["verdict"] == "does not hold"
+    assert [each["seeds"] for each in later] == [[], []]
+    assert later[1]["places"] == []
 
 
 def test_a_test_without_a_claim_is_refused():

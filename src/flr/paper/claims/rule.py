@@ -51,6 +51,11 @@ class Judged:
         """Whether there is any run of it."""
         return self.why != NOT_RUN
 
+    @property
+    def whole(self) -> bool:
+        """Whether all planned runs are there, and more than one seed in each place."""
+        return all(place.low is not None for place in self.places)
+
 
 class Spread(NamedTuple):
     """The mean of differences, its standard error, and how many there are."""

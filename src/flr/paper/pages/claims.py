@@ -12,14 +12,14 @@ from flr.core.arrays import write_atomically
 from flr.paper.claims import stated
 from flr.paper.claims.comparisons import AllResults
 from flr.paper.claims.orderings import agreement
-from flr.paper.claims.rule import SIGNS, JudgedPlace
+from flr.paper.claims.rule import SIGNS, Judged, JudgedPlace
 from flr.paper.claims.stated import ScaledClaim, StatedClaim
 from flr.paper.figures import forest
 from flr.report import html, style
 from flr.report.paired_runs import Estimate
 
 PAGE, DATA, PICTURE = "claims.md", "claims.json", "claims.png"
-KINDS = ("holds", "does not hold", "undecided", "not run")
+KINDS = ("holds", "does not hold", "undecided", "unready", "not run")
 LATER = "Not looked into yet."
 
 Found = Mapping[str, AllResults]  # by scale
@@ -64,8 +64,15 @@ def text(found: Found, scaled: Sequence[ScaledClaim]) -> str:
 def tally(scaled: Sequence[ScaledClaim]) -> dict[str, int]:
     """How many of the paper's claims got which verdict at a scale."""
     of_paper = [each.judged for each in scaled if not each.claim.ours]
-    seen = Counter(judged.verdict if judged.run else "not run" for judged in of_paper)
+    seen = Counter(map(kind_of, of_paper))
     return {"claims": len(of_paper), **{kind: seen[kind] for kind in KINDS}}
+
+
+def kind_of(judged: Judged) -> str:
+    """The verdict, or why there can be none."""
+    if judged.whole:
+        return judged.verdict
+    return "unready" if judged.run else "not run"
 
 
 def said(each: ScaledClaim | None) -> str:
