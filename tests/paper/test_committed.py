@@ -8,15 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from flr.paper import outputs, results, tables
-from flr.paper.experiment import load, names
+from flr.paper import outputs, tables
+from flr.paper.experiment import OVER, load, names
 from flr.paper.pages import experiment as page
 from flr.paper.runner import Runner
 from flr.report import table as grids
 
 FOLDER = Path(__file__).resolve().parents[2] / "results"
-SHOWN = [name for name in names() if (FOLDER / f"{name}-laptop" / "runs.csv").exists()]
-COMPLETE = ("table-memorization", "fig-memorization-fedavg", "fig-memorization-flr")
+SHOWN = [
+    (name, scale)
+    for scale in OVER
+    for name in names()
+    if (FOLDER / f"{name}-{scale}" / "runs.csv").exists()
+]
+COMPLETE = [
+    (name, "laptop")
+    for name in ("table-memorization", "fig-memorization-fedavg", "fig-memorization-flr")
+]
 
 
 def without_stale(text: str) -> list[dict[str, str]]:
@@ -24,11 +32,11 @@ def without_stale(text: str) -> list[dict[str, str]]:
     return [{key: value for key, value in row.items() if key != "stale"} for row in rows]
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_a_written_table_is_made_of_the_cells_that_are_there(name):
-    experiment = load(name)
+@pytest.mark.parametrize(("name", "scale"), SHOWN)
+def test_a_written_table_is_made_of_the_cells_that_are_there(name, scale):
+    experiment = load(name, scale)
     outcome = Runner(FOLDER).gather(experiment)
-    assert name not in COMPLETE or len(outcome.cells) == len(outcome.configs)
+    assert (name, scale) not in COMPLETE or len(outcome.cells) == len(outcome.configs)
     written = page.folder_of(outcome)
     runs = grids.to_csv(tables.runs(outcome))
     assert without_stale((written / "runs.csv").read_text()) == without_stale(runs)
@@ -40,12 +48,3 @@ def test_a_written_table_is_made_of_the_cells_that_are_there(name):
 def without_stars(text: str) -> str:
     """A star says that a method's file has changed since."""
     return text.replace(r"\*", "").partition(" The method's file")[0]
-
-
-def test_no_cell_is_of_no_experiment():
-    runner, known = Runner(FOLDER), set()
-    for experiment in map(load, names()):
-        configs = runner.plan(experiment, experiment.seeds)
-        before = runner.pretraining(experiment)
-        known |= {results.hash_of(config) for config in (*configs.values(), before) if config}
-    assert set(results.names(FOLDER)) <= known

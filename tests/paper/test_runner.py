@@ -13,7 +13,7 @@ import pytest
 
 from flr.core.errors import ConfigError, DataError, RunError
 from flr.paper import queue, results
-from flr.paper.claims.orderings import orderings
+from flr.paper.claims.orderings import agreement, orderings
 from flr.paper.experiment import QUICK, Coordinates, Experiment, merge
 from flr.paper.pages import experiment as page
 from flr.paper.runner import Runner
@@ -155,28 +155,29 @@ def test_only_some_are_trained_and_all_that_are_there_are_shown(runner):
     outcome = runner.reproduce(toy(), (1,), ["flr", "loud"])
     assert {(p.row, p.setting) for p in outcome.cells} == {("fedavg", "quiet"), ("flr", "loud")}
     written = page.write(runner.gather(toy(), (1,)), "flr reproduce toy --no-train")
-    assert [judged.verdict for judged in written.judged] == ["not run"]
+    assert [page.words(place) for place in written.compared] == ["not run"]
     assert len((written.folder / "runs.csv").read_text().splitlines()) == 3
     with pytest.raises(ConfigError, match="fedavg, flr, loud, quiet"):
         runner.reproduce(toy(), (1,), ["flrr"])
 
 
-def test_every_pair_that_the_paper_puts_in_an_order_is_judged(runner):
+def test_every_pair_that_the_paper_puts_in_an_order_is_compared(runner):
     known = {"fedavg": {"quiet": [50.0, 1.5], "loud": [40.0, 1.0]}, "flr": {"loud": [60.5, 1.0]}}
     outcome = runner.reproduce(toy(paper=known), (1, 2))
-    ((pair, lead),) = orderings(outcome)
+    (pair,) = orderings(outcome)
     assert (pair.setting, pair.claim.row, pair.claim.than) == ("loud", "flr", "fedavg")
-    assert lead == 20.5
-    best = [
-        [cell.summary["accuracy"]["best"] for cell in outcome.at(row, "loud").values()]
-        for row in ("flr", "fedavg")
-    ]
-    assert pair.difference.mean == pytest.approx(np.subtract(*best).mean())
-    assert pair.difference.n == 2
-    lines = (page.write(outcome, "").folder / "orderings.csv").read_text().splitlines()
-    assert lines[1].startswith(
-        f"loud,accuracy.best,flr,fedavg,20.50,{100 * pair.difference.mean:.2f},"
+    assert pair.paper == 20.5
+    late, best = (
+        np.subtract(*(outcome.values(row, "loud", "accuracy", which) for row in ("flr", "fedavg")))
+        for which in ("last10", "best")
     )
+    assert list(pair.place.differences.values()) == pytest.approx(late)
+    lines = (page.write(outcome, "").folder / "orderings.csv").read_text().splitlines()
+    assert lines[1].startswith(f"loud,accuracy.best,flr,fedavg,20.50,{100 * late.mean():.2f},")
+    assert lines[1].endswith(f",2,{100 * best.mean():.2f}")
+    where, what, *counts = next(agreement(outcome))
+    assert (where.partition(",")[0], what) == ("toy", "accuracy")
+    assert counts == [1, int(late.mean() > 0), int(best.mean() > 0)]
 
 
 def test_two_processes_share_the_work(runner):
@@ -263,7 +264,7 @@ def test_no_noise_leaves_claims_on_memorization_open(runner):
     claim["value"] = "memorization.server.noisy_memorized"
     experiment = toy(claims=[claim], settings={"loud": {"noise": {"kind": "none"}}})
     written = page.write(runner.reproduce(experiment, (1,)), "flr reproduce toy")
-    assert [judged.verdict for judged in written.judged] == ["not run"]
+    assert [page.words(place) for place in written.compared] == ["not run"]
 
 
 def test_the_command_line_wins_over_a_quick_run():
@@ -353,7 +354,7 @@ def test_the_table_has_our_numbers_with_the_papers_beside_them(runner):
     outcome = runner.reproduce(toy(), (1, 2))
     written = page.write(outcome, "flr reproduce toy")
     markdown = (written.folder / "table.md").read_text()
-    accuracies = outcome.scores("fedavg", "quiet")
+    accuracies = outcome.late("fedavg", "quiet")
     assert f"{100 * sum(accuracies) / 2:.2f} ± " in markdown
     assert "50.00 ± 1.50" in markdown
     latex = (written.folder / "table.tex").read_text()

@@ -137,11 +137,10 @@ def make(results: ExperimentResults) -> None:
     """Writes everything and says where it is."""
     from flr.paper.pages import experiment
 
-    found = results.experiment
     written = experiment.write(results, shlex.join(["flr", *sys.argv[1:]]))
-    for judged in written.judged:
-        setting = found.settings[judged.setting].title
-        console.print(f"{judged.verdict}: {judged.claim.says} ({setting})", soft_wrap=True)
+    for place in written.compared:
+        told = f"{place.part} ({place.where}): {experiment.words(place)}"
+        console.print(told, soft_wrap=True)
     for path in written.files:
         console.print(str(path), soft_wrap=True)
 

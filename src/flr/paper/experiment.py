@@ -34,7 +34,11 @@ from flr.paper.claims.judgement import Claim
 
 Scale = Literal["laptop", "features", "middle", "paper"]
 Models = Literal["drop", "keep", "need"]  # a needed one is trained again if it is not there
-OVER: dict[str, dict[str, Any]] = {"laptop": {"trials": 3}, "features": {}, "middle": {"trials": 1}}
+OVER: dict[Scale, dict[str, Any]] = {
+    "laptop": {"trials": 3},
+    "features": {},
+    "middle": {"trials": 1},
+}
 FIRST_SEEDS = 3  # of every table before any has more
 FIRST = ("table-memorization", "table-regularizers", "fig-dirichlet", "table-cifar100")
 GIVEN = "given"  # as a row's forget_rate: the share of wrong labels of the setting
@@ -100,7 +104,7 @@ class Experiment:
 
     @property
     def score(self) -> str:
-        """The accuracy that is compared with the paper's."""
+        """The accuracy that the paper reports."""
         return str(self.document.get("score", "best"))
 
     @property
@@ -218,7 +222,7 @@ def load(name: str, scale: Scale = "laptop", quick: bool = False) -> Experiment:
     return Experiment(name, scale, quick, document)
 
 
-def scales(name: str) -> list[str]:
+def scales(name: str) -> Sequence[str]:
     """The scales of an experiment; what is only looked at is the same at all."""
     document = _document(name)
     trained = "rows" in document and "settings" in document

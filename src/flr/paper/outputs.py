@@ -13,6 +13,7 @@ from flr.paper.runner import ExperimentResults
 from flr.report.table import Table
 
 T = TypeVar("T")
+UNIT = "test accuracy, last ten rounds (%)"
 
 
 def table(results: ExperimentResults) -> Table | None:
@@ -42,8 +43,8 @@ def accuracy_curves(results: ExperimentResults) -> Figure:
 
 def bars(results: ExperimentResults) -> Figure:
     """Groups of bars, one group for each setting."""
-    groups = _by_setting(results.experiment, results.scores)
-    return figures.bars(groups, _unit(results.experiment))
+    groups = _by_setting(results.experiment, results.late)
+    return figures.bars(groups, UNIT)
 
 
 def lines(results: ExperimentResults) -> Figure:
@@ -54,8 +55,8 @@ def lines(results: ExperimentResults) -> Figure:
         for row in experiment.rows_in(setting.key):
             for panel in (row.panel or setting.panel).split("|"):
                 line = panels.setdefault(panel, {}).setdefault(row.title, {})
-                line[setting.x] = results.scores(row.key, setting.key)
-    return figures.lines(panels, str(experiment.document["x_label"]), _unit(experiment))
+                line[setting.x] = results.late(row.key, setting.key)
+    return figures.lines(panels, str(experiment.document["x_label"]), UNIT)
 
 
 def ablation(results: ExperimentResults) -> Figure:
@@ -65,7 +66,7 @@ def ablation(results: ExperimentResults) -> Figure:
     cells: dict[tuple[float, float], Sequence[float]] = {}
     for row in experiment.rows_in(heat):
         options: Any = row.config["method"]
-        cells[options["alpha"], options["gamma"]] = results.scores(row.key, heat)
+        cells[options["alpha"], options["gamma"]] = results.late(row.key, heat)
     curves = {row.title: results.curves(row.key, beta) for row in experiment.rows_in(beta)}
     return figures.ablation(cells, curves)
 
@@ -103,7 +104,3 @@ def _by_setting(experiment: Experiment, look: Callable[[str, str], T]) -> dict[s
         setting.title: {row.title: look(row.key, key) for row in experiment.rows_in(key)}
         for key, setting in experiment.settings.items()
     }
-
-
-def _unit(experiment: Experiment) -> str:
-    return f"test accuracy, {experiment.score} (%)"

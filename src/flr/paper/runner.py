@@ -241,13 +241,24 @@ class ExperimentResults:
         """Best, last or mean accuracy of the last ten rounds, by seed."""
         return self.by_seed(row, setting, "accuracy", which)
 
-    def scores(self, row: str, setting: str) -> list[float]:
-        """The accuracy that the paper reports, for each seed."""
-        return self.values(row, setting, "accuracy", self.experiment.score)
+    def late(self, row: str, setting: str) -> list[float]:
+        """The mean accuracy of the last ten rounds, for each seed: what pictures show."""
+        return self.values(row, setting, "accuracy", "last10")
 
     def curves(self, row: str, setting: str) -> list[list[dict[str, Any]]]:
         """The curves of one place, for each seed."""
         return [cell.curve for cell in self.at(row, setting).values()]
+
+    def planned(self, *places: tuple[str, str]) -> frozenset[int]:
+        """The seeds with which each of these rows is to be run in its setting."""
+        return frozenset.intersection(*(self._planned.get(place, frozenset()) for place in places))
+
+    @cached_property
+    def _planned(self) -> Mapping[tuple[str, str], frozenset[int]]:
+        found: dict[tuple[str, str], frozenset[int]] = {}
+        for p in self.experiment.places(self.seeds):
+            found[p.row, p.setting] = found.get((p.row, p.setting), frozenset()) | {p.seed}
+        return found
 
     def where(self, setting: str) -> str:
         """A column of the table, in words."""

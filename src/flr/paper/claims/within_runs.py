@@ -1,74 +1,92 @@
-"""Claims within a run: how its curves go. Each function gives a line for every place."""
+"""Claims within a run: how its curves go. Each function gives the places of one scale.
+
+Rounds are shares of all rounds: 20 of a laptop's 50 are 24 of 60 on features.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise, product
 from statistics import fmean
 from typing import Any
 
-from flr.paper.claims.judgement import Line, line, minus
+from flr.paper.claims.comparisons import AllResults, present, single
+from flr.paper.claims.judgement import Place, minus
 from flr.paper.results import Cell
 from flr.paper.runner import ExperimentResults
 
-AllResults = Mapping[str, ExperimentResults]
-
-GRADIENT = "gradient-sign.json"  # written by gradient_sign.py beside it
+GRADIENT = "gradient-sign-{}.json"  # of a scale, written by gradient_sign.py
+STUDIED = ("laptop", "features")  # by gradient_sign.py
 MEMORIZED = "noisy_memorized"
 MEMORIZING = "table-memorization"
 ABOUT_ALL = 0.95  # of the wrong labels: "100 %"
-EARLY = {MEMORIZING: (20, 35), "fig-longer": (20, 50)}  # rounds, of 50 and of 150
+# shares of all rounds
+EARLY = {MEMORIZING: (0.4, 0.7), "fig-longer": (0.13, 0.34)}  # rounds 20 to 35 of 50, to 50 of 150
+BEND = (0.1, 0.2, 0.4)  # before, about and after the warm-up's end, a sixth of the rounds
 
 
-def server_is_slower(found: AllResults) -> list[Line]:
+def server_is_slower(found: AllResults) -> Iterator[Place]:
     """FedAvg's clients minus its server, mean over the measured rounds."""
 
     def lead(cell: Cell) -> float:
         return fmean(minus(share(cell, "client"), share(cell, "server")).values())
 
-    words = "FedAvg, memorized: clients minus server, mean over rounds"
-    return over_settings(
-        found[MEMORIZING], "fedavg", lead, words, found[MEMORIZING].experiment.settings
-    )
+    part = "FedAvg, memorized: clients minus server, mean over rounds"
+    for results in present(found, MEMORIZING):
+        yield from over_settings(results, "fedavg", lead, part, results.experiment.settings)
 
 
-def clients_memorize_all(found: AllResults) -> list[Line]:
-    """FedAvg's clients with wrong labels, after the last round, against 95 %."""
-    words = "FedAvg, memorized by noisy clients at the end, minus 95 %"
-    path = "memorization", "client_noisy", MEMORIZED
-    shares = found[MEMORIZING].values("fedavg", "iid", *path)
-    return [line(found[MEMORIZING].where("iid"), words, (s - ABOUT_ALL for s in shares))]
+def clients_memorize_all(found: AllResults) -> Iterator[Place]:
+    """FedAvg's clients with wrong labels against 95 %; the paper looks at the last round."""
+    part = "FedAvg, memorized by noisy clients, minus 95 %"
+    for results in present(found, MEMORIZING):
+        late, last = (
+            results.by_seed("fedavg", "iid", "memorization", *path, "client_noisy", MEMORIZED)
+            for path in (("last10",), ())
+        )
+        over, papers = ({s: v - ABOUT_ALL for s, v in each.items()} for each in (late, last))
+        where, planned = results.where("iid"), results.planned(("fedavg", "iid"))
+        yield Place(where, part, over, planned, papers)
 
 
-def stays_below_ten(found: AllResults) -> list[Line]:
+def stays_below_ten(found: AllResults) -> Iterator[Place]:
     """FLR's highest share over the measured rounds, on both sides, against 10 %."""
-    lines = []
-    for side, who in (("server", "the server"), ("client_noisy", "noisy clients")):
+    for results in present(found, MEMORIZING):
+        for side, who in (("server", "the server"), ("client_noisy", "noisy clients")):
 
-        def below(cell: Cell, side: str = side) -> float:
-            return 0.10 - max(share(cell, side).values())
+            def below(cell: Cell, side: str = side) -> float:
+                return 0.10 - max(share(cell, side).values())
 
-        words = f"FLR, 10 % minus the highest share memorized by {who}"
-        lines += over_settings(found[MEMORIZING], "flr", below, words)
-    return lines
+            part = f"FLR, 10 % minus the highest share memorized by {who}"
+            yield from over_settings(results, "flr", below, part)
 
 
-def bends_after_warmup(found: AllResults) -> list[Line]:
-    """Growth for each round from 5 to 10 minus that from 10 to 20; the warm-up ends at 8."""
+def bends_after_warmup(found: AllResults) -> Iterator[Place]:
+    """Growth for each round up to about the warm-up's end, minus that as long again after it."""
 
     def bend(cell: Cell) -> float:
-        points = share(cell, "client_noisy")  # measured every 5 rounds
-        return (points[10] - points[5]) / 5 - (points[20] - points[10]) / 10
+        (a, first), (b, middle), (c, last) = nearest(share(cell, "client_noisy"), BEND)
+        return (middle - first) / (b - a) - (last - middle) / (c - b)
 
-    lines = []
-    for row, which in (("flr", "the term from round 0 on"), ("flr-ce", "CE warm-up")):
-        words = f"FLR ({which}), growth of the noisy clients' share for each round: 5-10 less 10-20"
-        lines += over_settings(found[MEMORIZING], row, bend, words)
-    return lines
+    for results in present(found, MEMORIZING):
+        for row, which in (("flr", "the term from round 0 on"), ("flr-ce", "CE warm-up")):
+            part = (
+                f"FLR ({which}), growth of the noisy clients' share in a round: before less after"
+            )
+            yield from over_settings(results, row, bend, part)
 
 
-def learns_then_memorizes(found: AllResults) -> list[Line]:
+def nearest(points: Mapping[int, float], shares: Iterable[float]) -> list[tuple[int, float]]:
+    """The measured rounds that are nearest to these shares of all, with what was measured."""
+    found = []
+    for part in shares:
+        distances = {abs(number - part * max(points)): number for number in points}
+        found.append(distances[min(distances)])
+    return [(number, points[number]) for number in found]
+
+
+def learns_then_memorizes(found: AllResults) -> Iterator[Place]:
     """FedAvg's wrong labels over rounds: seen through, memorized, and taken for a third class."""
 
     def rise(cell: Cell, key: str = MEMORIZED) -> float:
@@ -78,13 +96,13 @@ def learns_then_memorizes(found: AllResults) -> list[Line]:
     def fall(cell: Cell) -> float:
         return -rise(cell, "noisy_wrong")
 
-    lines = []
-    for name, (first, last) in EARLY.items():
+    for results in present(found, *EARLY):
+        first, last = EARLY[results.experiment.name]
 
-        def decline(cell: Cell, first: int = first, last: int = last) -> float:
+        def decline(cell: Cell, first: float = first, last: float = last) -> float:
             points = share(cell, "server", "noisy_correct")
             end = max(points)
-            early = [value for number, value in points.items() if first <= number <= last]
+            early = [value for n, value in points.items() if first * end <= n <= last * end]
             return fmean(early) - fmean(v for number, v in points.items() if number > end - 10)
 
         for value, words in (
@@ -92,33 +110,33 @@ def learns_then_memorizes(found: AllResults) -> list[Line]:
             (rise, "server, memorized: last minus first"),
             (fall, "server, a third class: first minus last"),
         ):
-            lines += over_settings(found[name], "fedavg", value, f"FedAvg, {words}")
-    return lines
+            yield from over_settings(results, "fedavg", value, f"FedAvg, {words}")
 
 
-def is_smoother(found: AllResults) -> list[Line]:
+def is_smoother(found: AllResults) -> Iterator[Place]:
     """Mean step of the server's share of seen-through labels, FedAvg's minus FLR's."""
 
     def step(cell: Cell) -> float:
         points = list(share(cell, "server", "noisy_correct").values())
         return fmean(abs(b - a) for a, b in pairwise(points))
 
-    results = found[MEMORIZING]
-    words = "mean step of the share of wrong labels that the server sees through: FedAvg minus FLR"
-    steps = (measured(results, row, "iid", step) for row in ("fedavg", "flr"))
-    return [line(results.where("iid"), words, minus(*steps).values())]
+    part = "mean step of the share of wrong labels that the server sees through: FedAvg minus FLR"
+    for results in present(found, MEMORIZING):
+        steps = (measured(results, row, "iid", step) for row in ("fedavg", "flr"))
+        planned = results.planned(("fedavg", "iid"), ("flr", "iid"))
+        yield from single(results.where("iid"), part, planned, minus(*steps))
 
 
-def falls_late(found: AllResults) -> list[Line]:
+def falls_late(found: AllResults) -> Iterator[Place]:
     """How far accuracy is below its peak at the end: ELR's and Mixup's minus FLR's and SLR's."""
-    results, lines = found["fig-curves"], []
-    for pair in product(("elr", "mixup"), ("flr", "slr")):
-        names = [results.experiment.rows[key].title for key in pair]
-        words = "best ten rounds minus the last ten: {} less {}".format(*names)
-        for key in results.experiment.settings:
-            falls = (measured(results, row, key, late_fall) for row in pair)
-            lines.append(line(results.where(key), words, minus(*falls).values()))
-    return lines
+    for results in present(found, "fig-curves"):
+        for pair in product(("elr", "mixup"), ("flr", "slr")):
+            names = [results.experiment.rows[key].title for key in pair]
+            part = "best ten rounds minus the last ten: {} less {}".format(*names)
+            for key in results.experiment.settings:
+                falls = (measured(results, row, key, late_fall) for row in pair)
+                planned = results.planned(*((row, key) for row in pair))
+                yield from single(results.where(key), part, planned, minus(*falls))
 
 
 def late_fall(cell: Cell) -> float:
@@ -138,16 +156,22 @@ def late_fall(cell: Cell) -> float:
     return max(means) - means[-1]
 
 
-def term_at_true_class(found: AllResults) -> list[Line]:
+def term_at_true_class(found: AllResults) -> Iterator[Place]:
     """The term's gradient at the true class of wrongly labelled samples, from gradient_sign.py."""
-    path = found[MEMORIZING].runner.folder / GRADIENT
-    if not path.exists():
-        return [Line("gradient_sign.py", "", "not run", "not run", 0)]
-    lines, shares = [], json.loads(path.read_text())["negative_share"]
-    for alpha in (alpha for alpha in shares if float(alpha) >= 0.5):
-        words = f"alpha = {alpha}, wrong labels with a negative term at the true class, minus 50 %"
-        lines.append(line("round 8, i.i.d. (0.8, 0.0)", words, (s - 0.5 for s in shares[alpha])))
-    return lines
+    for results in present(found, MEMORIZING):
+        scale, folder = results.experiment.scale, results.runner.folder
+        if scale not in STUDIED:
+            continue
+        path = folder / GRADIENT.format(scale)
+        where, part = results.where("iid"), "wrong labels with a negative term, minus 50 %"
+        if not path.exists():
+            yield from single(where, part, frozenset(results.seeds), {})
+            continue
+        study = json.loads(path.read_text())
+        for alpha in (alpha for alpha in study["negative_share"] if float(alpha) >= 0.5):
+            shares = zip(study["seeds"], study["negative_share"][alpha], strict=True)
+            over = {seed: share - 0.5 for seed, share in shares}
+            yield from single(where, f"alpha = {alpha}, {part}", frozenset(over), over)
 
 
 def share(cell: Cell, side: str, key: str = MEMORIZED) -> dict[int, float]:
@@ -171,11 +195,10 @@ def over_settings(
     results: ExperimentResults,
     row: str,
     value: Callable[[Cell], float],
-    words: str,
+    part: str,
     settings: Iterable[str] = ("iid",),
-) -> list[Line]:
+) -> Iterator[Place]:
     """A number of each run that the claim wants above 0, for each setting."""
-    return [
-        line(results.where(key), words, measured(results, row, key, value).values())
-        for key in settings
-    ]
+    for key in settings:
+        found, planned = measured(results, row, key, value), results.planned((row, key))
+        yield from single(results.where(key), part, planned, found)

@@ -6,24 +6,34 @@ from pathlib import Path
 
 from flr.core.arrays import write_atomically
 from flr.paper import outputs
-from flr.paper.experiment import load, papers_order
+from flr.paper.claims.comparisons import AllResults
+from flr.paper.experiment import OVER, load, papers_order, scales
 from flr.paper.pages import claims, experiment, headline, overview
-from flr.paper.runner import ExperimentResults, Runner
+from flr.paper.runner import Runner
 
 
-def gather(folder: Path) -> dict[str, ExperimentResults]:
-    """All tables and figures in the order of the paper, with the cells that are there."""
+def gather(folder: Path) -> dict[str, AllResults]:
+    """All tables and figures in the order of the paper at each scale, with the cells there are."""
     runner = Runner(folder)
-    return {name: runner.gather(load(name)) for name in papers_order()}
+    return {
+        scale: {
+            name: runner.gather(load(name, scale))
+            for name in papers_order()
+            if scale in scales(name)
+        }
+        for scale in OVER
+    }
 
 
 def write_all(folder: Path) -> list[Path]:
     """Every table that is made of cells, and the pages over all of them; trains nothing."""
-    found, files = gather(folder), []
-    for results in found.values():
-        if results.cells:
-            files += experiment.write_tables(results, outputs.table(results))
-    texts = {overview.PAGE: overview.text(found.values()), claims.PAGE: claims.text(found)}
-    for name, text in texts.items():
-        write_atomically(folder / name, text)
-    return [*files, *(folder / name for name in texts), *headline.write(found[headline.EXPERIMENT])]
+    found = gather(folder)
+    with_cells = (each for results in found.values() for each in results.values() if each.cells)
+    files = [
+        path
+        for results in with_cells
+        for path in experiment.write_tables(results, outputs.table(results))
+    ]
+    write_atomically(folder / overview.PAGE, overview.text(found))
+    files += [folder / overview.PAGE, *claims.write(found, folder)]
+    return [*files, *headline.write(found["laptop"][headline.EXPERIMENT])]

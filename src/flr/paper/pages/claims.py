@@ -1,130 +1,127 @@
-"""claims.md: every claim of the paper, what our runs say to it, and how sure that is."""
+"""claims.md, claims.json and claims.png: every claim of the paper, and what our runs say to it."""
 
 from __future__ import annotations
 
-import tomllib
+import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from importlib import resources
-from string import Template
-from typing import Any, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from flr.core.errors import ConfigError
-from flr.paper.claims import across_runs, within_runs
-from flr.paper.claims.judgement import Judged, Line, Verdict
-from flr.paper.claims.orderings import orderings
-from flr.paper.claims.within_runs import AllResults
-from flr.paper.pages import experiment as experiments
-from flr.paper.runner import ExperimentResults
-from flr.report import html
+from flr.core.arrays import write_atomically
+from flr.paper.claims import stated
+from flr.paper.claims.comparisons import AllResults
+from flr.paper.claims.orderings import agreement
+from flr.paper.claims.rule import SIGNS, Judged, JudgedPlace
+from flr.paper.claims.stated import ScaledClaim, StatedClaim
+from flr.paper.figures import forest
+from flr.report import html, style
+from flr.report.paired_runs import Estimate
 
-PAGE = "claims.md"
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not decidable at this scale"
-FEW, LATER = "not decided: one seed", "not run yet"
-OURS = "(ours)"  # in the title of a claim that is not the paper's
+PAGE, DATA, PICTURE = "claims.md", "claims.json", "claims.png"
+KINDS = ("holds", "does not hold", "undecided", "unready", "not run")
+LATER = "Not looked into yet."
 
-
-@dataclass(frozen=True)
-class StatedClaim:
-    """A claim of stated.toml; with `some`, one place where it holds is enough."""
-
-    says: str
-    tests: Sequence[tuple[str, str]]
-    note: str = ""
-    some: bool = False
+Found = Mapping[str, AllResults]  # by scale
 
 
-def stated() -> list[StatedClaim]:
-    """All claims, in the order of the page."""
-    file = resources.files("flr.paper.claims").joinpath("stated.toml")
-    document = tomllib.loads(file.read_text(encoding="utf-8"))
-    claims = [StatedClaim(**claim) for claim in document["claims"]]
-    return [replace(c, note=Template(c.note).substitute(document["notes"])) for c in claims]
+def write(found: Found, folder: Path) -> list[Path]:
+    """The page, the same for programs, and the picture."""
+    scaled = stated.at_scales(stated.stated(), found)
+    write_atomically(folder / PAGE, text(found, scaled))
+    write_atomically(folder / DATA, data(scaled))
+    write_atomically(folder / PICTURE, style.png(forest.draw(scaled)))
+    return [folder / name for name in (PAGE, DATA, PICTURE)]
 
 
-def text(found: AllResults) -> str:
+def data(scaled: Sequence[ScaledClaim]) -> str:
+    """A claim at a scale in each line."""
+    lines = (json.dumps(each, ensure_ascii=False) for each in stated.as_json(scaled))
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+def text(found: Found, scaled: Sequence[ScaledClaim]) -> str:
     """The whole page."""
-    claims: list[dict[str, Any]] = []
-    verdicts: dict[bool, list[str]] = {True: [], False: []}  # of ours, and of the paper's
-    for claim in stated():
-        lines = [line for test in claim.tests for line in tested(found, *test)]
-        places = experiments.counted(line.verdict for line in lines)
-        verdict = overall(lines, claim.some)
-        verdicts[OURS in claim.says].append(verdict)
-        told = {"verdict": verdict, "lines": lines, "places": places}
-        claims.append({**asdict(claim), "anchor": anchor(claim.says), **told})
-    page: dict[str, Any] = {"claims": claims, "orderings": list(ordered(found))}
-    page |= {"tally": tally(verdicts[False]), "ours": tally(verdicts[True])}
+    claims: dict[StatedClaim, dict[str, ScaledClaim]] = {}
+    for each in scaled:
+        claims.setdefault(each.claim, {})[each.scale] = each
+    page: dict[str, Any] = {
+        "claims": claims,
+        "scales": list(found),
+        "tally": {scale: tally([e for e in scaled if e.scale == scale]) for scale in found},
+        "failed": [each for each in scaled if each.judged.verdict == "does not hold"],
+        "turned": [e for e in scaled if e.papers and e.papers.verdict != e.judged.verdict],
+        "orderings": list(ordered(found)),
+        "said": said,
+        "why": lambda each: each.claim.notes.get(each.scale, LATER),
+        "in_points": in_points,
+        "rows": rows,
+        "anchor": anchor,
+    }
     return html.environment("flr.paper").get_template(PAGE).render(page) + "\n"
 
 
-def tested(found: AllResults, where: str, what: str) -> list[Line]:
-    """What one test of a claim gives."""
-    functions = {"within": within_runs, "across": across_runs}
-    if where in functions:
-        lines: list[Line] = getattr(functions[where], what)(found)
-        return lines
-    return compared(found[where], what)
+def tally(scaled: Sequence[ScaledClaim]) -> dict[str, int]:
+    """How many of the paper's claims got which verdict at a scale."""
+    of_paper = [each.judged for each in scaled if not each.claim.ours]
+    seen = Counter(map(kind_of, of_paper))
+    return {"claims": len(of_paper), **{kind: seen[kind] for kind in KINDS}}
 
 
-def compared(results: ExperimentResults, beginning: str) -> list[Line]:
-    """The claims of an experiment's file that begin so."""
-    lines = []
-    for judged in experiments.verdicts(results):
-        if judged.claim.says.strip().startswith(beginning):
-            where, numbers = results.where(judged.setting), experiments.words(results, judged)
-            seeds = judged.difference.n
-            lines.append(Line(where, judged.claim.says, numbers, judged.verdict, seeds))
-    if not lines:
-        name = results.experiment.name
-        raise ConfigError(
-            f"Expected a claim in {name}.toml that begins with {beginning!r}, as stated.toml says; "
-            "there is none. Change one of the two."
-        )
-    return lines
+def kind_of(judged: Judged) -> str:
+    """The verdict, or why there can be none."""
+    if judged.whole:
+        return judged.verdict
+    return "unready" if judged.run else "not run"
 
 
-def overall(lines: Sequence[Line], some: bool = False) -> str:
-    """One word for all places: see the page for the rule."""
-    seen = Counter(line.verdict for line in lines if line.seeds)
-    if not seen:
-        return LATER
-    if some and seen["holds"]:
-        return HOLDS
-    if seen["contradicted"] and not (some and len(seen) > 1):
-        return FAILS
-    parts: dict[str, set[str]] = {}
-    for line in lines:
-        parts.setdefault(line.part, set()).add(line.verdict)
-    if all("holds" in said <= {"holds", "leans that way"} for said in parts.values()):
-        return HOLDS
-    return FEW if max(line.seeds for line in lines) == 1 else OPEN
+def said(each: ScaledClaim | None) -> str:
+    """A verdict with the effect, for a cell of the short table."""
+    if each is None:
+        return "–"
+    judged = each.judged
+    if not judged.run:
+        return judged.why
+    verdict = judged.verdict if judged.verdict == "undecided" else f"**{judged.verdict}**"
+    if judged.effect.half is None:
+        return f"{verdict}: {judged.why}"
+    verdict += f" {SIGNS}" if judged.why.startswith(SIGNS) else ""
+    return f"{verdict}, {in_points(judged.effect)}"
 
 
-def tally(verdicts: Sequence[str]) -> str:
-    """How many claims got which verdict."""
-    kinds = {HOLDS: "hold", FAILS: "do not hold", OPEN: f"are {OPEN}"}
-    kinds |= {FEW: "have one seed", LATER: f"were {LATER}"}
-    seen = Counter(verdicts)
-    counted = ", ".join(f"{seen[kind]} {words}" for kind, words in kinds.items() if seen[kind])
-    return f"{len(verdicts)} claims: {counted}"
+def in_points(effect: Estimate) -> str:
+    """How large, with its interval where there is one."""
+    if effect.mean is None:
+        return ""
+    half = "" if effect.half is None else f" ± {100 * effect.half:.1f}"
+    return f"{100 * effect.mean:+.1f}{half}"
 
 
-def ordered(found: AllResults) -> Iterator[list[str]]:
+def rows(scaled: Mapping[str, ScaledClaim]) -> Iterator[list[str]]:
+    """Each place of a claim, with what every scale that has runs says there."""
+    run = [each for each in scaled.values() if each.judged.run]
+    named = [{(j.place.where, j.place.part): j for j in each.judged.places} for each in run]
+    for where, part in dict.fromkeys(key for places in named for key in places):
+        yield [where, part, *(shown(places.get((where, part))) for places in named)]
+
+
+def shown(found: JudgedPlace | None) -> str:
+    """A difference, its corrected interval and the verdict of its place."""
+    if found is None or found.mean is None:
+        return "–"
+    n = len(found.place.differences)
+    if found.low is None or found.high is None:
+        return f"{100 * found.mean:+.1f}, n = {n}"
+    ends = f"[{100 * found.low:+.1f}, {100 * found.high:+.1f}]"
+    return f"{100 * found.mean:+.1f} {ends}, n = {n}: {found.verdict}"
+
+
+def ordered(found: Found) -> Iterator[list[str]]:
     """For each column of the paper's tables: how many of its orderings are found here."""
-    for _, results in sorted(found.items()):
-        columns: dict[tuple[str, str], list[Judged]] = {}
-        for pair, _ in orderings(results):
-            if pair.difference.n:
-                of = pair.claim.value.rpartition(".")[0]
-                columns.setdefault((pair.setting, of), []).append(pair)
-        for (setting, of), column in columns.items():
-            seen = Counter(pair.verdict for pair in column)
-            seeds = " or ".join(map(str, sorted({pair.difference.n for pair in column})))
-            counted = [str(seen[kind]) for kind in get_args(Verdict) if kind != "not run"]
-            what = of.replace(".", ", ")
-            yield [results.where(setting), what, seeds, str(len(column)), *counted]
+    for scale, everything in found.items():
+        for _, results in sorted(everything.items()):
+            for row in agreement(results):
+                yield [scale, *map(str, row)]
 
 
 def anchor(title: str) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from flr.core.arrays import write_atomically
 from flr.paper import outputs, tables
-from flr.paper.claims.judgement import Judged, in_words, judge
+from flr.paper.claims.comparisons import compared
+from flr.paper.claims.judgement import Place
 from flr.paper.claims.orderings import as_table, orderings
 from flr.paper.results import revision
 from flr.paper.runner import ExperimentResults
 from flr.report import html, style, table
+from flr.report.paired_runs import estimate
 from flr.report.table import Table
 
 INDEX = "index.html"
@@ -26,7 +26,7 @@ class Written:
 
     folder: Path
     files: tuple[Path, ...]
-    judged: tuple[Judged, ...]
+    compared: tuple[Place, ...]
 
 
 def write(results: ExperimentResults, command: str) -> Written:
@@ -37,7 +37,7 @@ def write(results: ExperimentResults, command: str) -> Written:
     figure = outputs.figure(results)
     if figure is not None:
         files += style.save(figure, folder / "figure")
-    judged = verdicts(results)
+    places = comparisons(results)
     html.render(
         folder / INDEX,
         "reproduction.html",
@@ -48,12 +48,12 @@ def write(results: ExperimentResults, command: str) -> Written:
         grid=shown,
         all=tables.everything(results) if results.cells else None,
         picture=html.picture(folder / "figure.png"),
-        judged=[(found, words(results, found)) for found in judged],
+        compared=[(place, words(place)) for place in places],
         revisions=sorted({str(cell.content["revision"]) for cell in results.cells.values()}),
         revision=revision(),
         command=command,
     )
-    return Written(folder, (*files, folder / INDEX), tuple(judged))
+    return Written(folder, (*files, folder / INDEX), tuple(places))
 
 
 def write_tables(results: ExperimentResults, shown: Table | None) -> list[Path]:
@@ -77,22 +77,16 @@ def folder_of(results: ExperimentResults) -> Path:
     return results.runner.folder / name
 
 
-def verdicts(results: ExperimentResults) -> list[Judged]:
-    """Every claim of an experiment in every setting it is made for; quick runs say nothing."""
-    experiment = results.experiment
-    settings = [key for key, setting in experiment.settings.items() if not setting.ours]
-    claims = () if experiment.quick else experiment.claims
-    return [found for claim in claims for found in judge(claim, settings, results.by_seed)]
+def comparisons(results: ExperimentResults) -> list[Place]:
+    """What the paper compares in this table; quick runs say nothing."""
+    claims = () if results.experiment.quick else results.experiment.claims
+    return [place for claim in claims for place in compared(results, claim)]
 
 
-def counted(verdicts: Iterable[str]) -> str:
-    """How many of each there are."""
-    return ", ".join(f"{verdict}: {count}" for verdict, count in Counter(verdicts).most_common())
-
-
-def words(results: ExperimentResults, judged: Judged) -> str:
-    """Between whom a difference is, of what, and how sure."""
-    claim, rows = judged.claim, results.experiment.rows
-    what = claim.value.replace(".", " ").replace("_", " ")
-    who = f"{rows[claim.row].title} minus {rows[claim.than].title}"
-    return in_words(f"{who}, {what}", judged.difference)
+def words(place: Place) -> str:
+    """By how much the paper is right in one place, and how sure that is."""
+    found = estimate(place.leads.values())
+    if found.mean is None:
+        return "not run"
+    half = "" if found.half is None else f" ± {100 * found.half:.1f}"
+    return f"{100 * found.mean:+.1f}{half} points, n = {found.n}"
