@@ -139,7 +139,7 @@ def make(results: ExperimentResults) -> None:
 
     written = experiment.write(results, shlex.join(["flr", *sys.argv[1:]]))
     for place in written.compared:
-        told = f"{place.part} ({place.where}): {experiment.words(place)}"
+        told = f"{experiment.words(place)}: {place.part} ({place.where})"
         console.print(told, soft_wrap=True)
     for path in written.files:
         console.print(str(path), soft_wrap=True)
