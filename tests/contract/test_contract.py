@@ -31,6 +31,7 @@ STACKS: list[Any] = [
         "fedelc",
         "maskedoptim",
         "fedsir",
+        "fedrg",
     )
 ]
 VARIANTS: list[Any] = [  # options that change what is kept or when the network is asked

@@ -24,6 +24,7 @@ CONFIG = "docs/reference/config.md"
 SECTIONS = ("data", "scenario", "partition", "noise", "attack", "train", "eval")
 SHARED = (
     "class_directions",
+    "feature_clusters",
     "label_variables",
     "lid",
     "mixmatch",

@@ -20,7 +20,6 @@ from flr.core.registry import register
 from flr.core.traits import Declared, Traits
 from flr.methods.shared.class_directions import (
     ROWS,
-    TOLD,
     ClassDirections,
     agreed,
     alikeness,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from flr.config import Config
 
 ALIKE, RELABELLED, CLEAN = "fedsir.alike", "fedsir.relabelled", "fedsir.clean."
+TOLD = ClassDirections.declared("fedsir.", "before others are relabelled")
 PARTS = tuple(one.name for one in TOLD)
 SHARED = PARTS[:2]  # what noisy clients receive: directions and residuals
 LABELS, DISTILLED = "fedsir.labels", "fedsir.distilled"

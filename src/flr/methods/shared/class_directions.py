@@ -29,17 +29,27 @@ class ClassDirections(NamedTuple):
     gap: Tensor  # classes: (S_1 - S_2) / S_1
     ratio: Tensor  # classes: S_1 / sum S
 
-
-WHEN = "before others are relabelled"
-TOLD = (  # the same as they are sent
-    Declared(
-        "fedsir.direction", ("classes", "features"), "main direction of each class", when=WHEN
-    ),
-    Declared("fedsir.residual", ("classes", ROWS, "features"), "further directions", when=WHEN),
-    Declared("fedsir.samples", ("classes",), "samples of each given class", when=WHEN, least=0),
-    Declared("fedsir.gap", ("classes",), "gap of the largest singular values", when=WHEN, least=0),
-    Declared("fedsir.ratio", ("classes",), "share of the largest of them", when=WHEN, least=0),
-)
+    @classmethod
+    def declared(cls, prefix: str, when: str) -> tuple[Declared, ...]:
+        """The same as they are sent; but for directions, nothing is below 0."""
+        whole = {"direction": ("classes", "features"), "residual": ("classes", ROWS, "features")}
+        what = (
+            "main direction of each given class",
+            "further directions",
+            "samples of each given class",
+            "gap of the two largest singular values",
+            "share of the largest one",
+        )
+        return tuple(
+            Declared(
+                prefix + name,
+                whole.get(name, ("classes",)),
+                text,
+                when=when,
+                least=None if name in whole else 0,
+            )
+            for name, text in zip(cls._fields, what, strict=True)
+        )
 
 
 def class_directions(h: Tensor, y: Tensor, classes: int) -> ClassDirections:

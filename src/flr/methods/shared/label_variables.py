@@ -58,7 +58,7 @@ class LabelVariables:
     def of(cls, c: Client, name: str, scale: float) -> LabelVariables:
         """As the site has kept them, or at first K times the given labels."""
         first = scale * F.one_hot(c.data.y, c.data.classes)
-        v = c.state.get(name, first).to(c.data.x)
+        v = c.state.get(name, first).to(next(c.model.parameters()))
         return cls(v, torch.zeros_like(v))
 
     def loss(
