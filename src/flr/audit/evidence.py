@@ -31,14 +31,10 @@ class Evidence:
     visited: Tensor | None  # bool, n
     source: str
     trained: bool = True
+    features: Tensor | None = None  # float32, n x d: what each sample looks like
 
     def __post_init__(self) -> None:
         where, n, classes = f"Audit of {self.site}", len(self.given), len(self.classes)
-        if "model" not in self.views:
-            raise DataError(
-                f'{where}: expected the view "model"; got {sorted(self.views)}. '
-                "Give the final model's probabilities of these samples."
-            )
         visited = n if self.visited is None else len(self.visited)
         if not n or not n == len(self.names) == visited:
             raise DataError(

@@ -85,12 +85,17 @@ class Simulation:
         return read_kept(states.read(client, version), samples, self.model, where)
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run of ours, and no data."""
+    return folder.is_dir() and all((folder / name).is_file() for name in FILES)
+
+
 def open_run(folder: Path, data: Any = None, *, trust: bool = False) -> Simulation:
     """Rebuilds a finished run; `data` is needed where it was given in Python.
 
     With `trust`, code that somebody else's folder names is imported.
     """
-    if not all((folder / name).is_file() for name in FILES):
+    if not is_run(folder):
         raise DataError(
             f"Expected the folder of a simulated run with {' and '.join(FILES)}; {folder} is none. "
             "Give the folder that `flr run` has printed. A site of a federation audits its own "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flr.cli.progress import Steps
 from flr.cli.terminal import console, say
 from flr.core.errors import DataError
 from flr.report.table import Table, to_rich
@@ -17,6 +19,7 @@ from flr.report.table import Table, to_rich
 if TYPE_CHECKING:
     from flr.audit.findings import Audit
     from flr.audit.run_clients import Simulation
+    from flr.audit.site_audit import SiteAudit
     from flr.audit.site_files import SiteFiles
 
 MANY = 20  # clients whose pages are written only on request
@@ -55,8 +58,12 @@ class RunClients:
 
 
 def audit(
-    run: Annotated[
-        Path | None, typer.Argument(help="Folder of a simulated run.", metavar="RUN")
+    what: Annotated[
+        Path | None,
+        typer.Argument(help="Images, a table, npz, texts; or a simulated run.", metavar="DATA|RUN"),
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Argument(help="Table of names and labels of DATA.", metavar="[LABELS]")
     ] = None,
     client: Annotated[
         list[int] | None, typer.Option(min=0, help="Of RUN; may be repeated (default: all).")
@@ -64,21 +71,26 @@ def audit(
     every: Annotated[
         bool, typer.Option("--all", help=f"All clients of RUN, also more than {MANY}.")
     ] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="A site's own npz, CSV or image folder.")
+    data: Annotated[Path | None, typer.Option(help="The same as the first argument.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="The same as the second argument.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of labels (default: as it is usually called).")
     ] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="CSV with name and label, in place of those in DATA.")
+    name: Annotated[
+        str | None, typer.Option(help="Column of names (default: as it is usually called).")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Column of texts, if DATA is a table of texts.")
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="model.safetensors of the federation, for --data.")
+        Path | None, typer.Option(help="model.safetensors of a federation, for its opinion.")
     ] = None,
     state: Annotated[
-        Path | None,
-        typer.Option(help="The node's state-dir, kept from training."),
+        Path | None, typer.Option(help="The node's state-dir, with what training has said.")
     ] = None,
-    label: Annotated[str, typer.Option(help="The label column of a CSV file.")] = "label",
-    size: Annotated[int | None, typer.Option(min=1, help="Scale images to so many pixels.")] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Scale images to so many pixels, for --model.")
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Import the code that the run or model file names.")
     ] = False,
@@ -87,43 +99,57 @@ def audit(
     ] = False,
     scorer: Annotated[Scorer, typer.Option(help="cleanlab needs its extra.")] = Scorer.FLR,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the result (default: RUN/audit, or audit).")
+        Path | None, typer.Option(help="Folder for the result (default: a new one, audit-NAME).")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier audit in --out.")
+    ] = False,
 ) -> None:
-    """Rank the labels that look wrong, after a RUN or at a site (--data). Sends nothing."""
+    """Rank the labels that look wrong: of your own DATA, or after a RUN. Sends nothing."""
+    from flr.audit.run_clients import is_run
+
     if out is not None and out.suffix == ".html":
         raise typer.BadParameter("--out is a folder; the page is audit.html in it. Use --out audit")
-    if run is not None and data is None:
-        if labels or model or state or size or share or label != "label":
-            raise typer.BadParameter("RUN takes --client, --all, --scorer, --trust and --out only")
+    if what is not None and data is not None:
+        raise typer.BadParameter("give the data once: as the first argument or as --data")
+    if table is not None and labels is not None:
+        raise typer.BadParameter("give the labels once: as the second argument or as --labels")
+    target, labels = what or data, table or labels
+    if target is None:
+        raise typer.BadParameter("say what to audit: flr audit scans/ labels.csv")
+    if data is None and is_run(target):
+        if labels or model or state or size or share or label or name or text:
+            raise typer.BadParameter(
+                "RUN takes --client, --all, --scorer, --trust, --overwrite and --out only"
+            )
         if client and every:
             raise typer.BadParameter("choose --client or --all")
-        audit_run(RunClients(run, client or [], every, trust), out or run / "audit", scorer.value)
-    elif run is None and data is not None:
-        if client or every:
-            raise typer.BadParameter("--client and --all go with RUN")
-        if model is None:
-            raise typer.BadParameter("--data needs --model model.safetensors")
-        from flr.audit.site_files import SiteFiles
+        audit_run(RunClients(target, client or [], every, trust), out, scorer.value, overwrite)
+        return
+    if client or every:
+        raise typer.BadParameter(f"--client and --all go with a run; {target} is none")
+    if model is None and (state or size):
+        raise typer.BadParameter("--state and --size go with --model")
+    from flr.audit.site_files import SiteFiles
 
-        files = SiteFiles(data, model, labels, state, label, size, trust)
-        audit_site(files, out or Path("audit"), scorer.value, share)
-    else:
-        raise typer.BadParameter(
-            "give either RUN or, at a site, --data DATA --model model.safetensors"
-        )
+    files = SiteFiles(target, model, labels, state, label, size, trust, name, text)
+    audit_site(files, out, scorer.value, share, overwrite)
 
 
 def relabel(
-    labels: Annotated[Path, typer.Option(help="CSV with name and label.")],
-    corrections: Annotated[Path, typer.Option(help="What the page has saved.")],
+    labels: Annotated[Path, typer.Option(help="Table with names and labels.")],
+    corrections: Annotated[
+        list[Path], typer.Option(help="What the page has saved; may be repeated.")
+    ],
     out: Annotated[Path, typer.Option(help="A new file; its log is OUT.log.csv.")],
+    label: Annotated[str | None, typer.Option(help="Column of labels, as for audit.")] = None,
+    name: Annotated[str | None, typer.Option(help="Column of names, as for audit.")] = None,
 ) -> None:
     """Write new labels: those accepted in corrections.csv, and all others as they are."""
     from flr.audit import relabel as relabelling
     from flr.audit.labels_file import some
 
-    done = relabelling.relabel(labels, corrections, out)
+    done = relabelling.relabel(labels, corrections, out, name=name, label=label)
     counts = ", ".join(f"{decision} {count:,}" for decision, count in done.decisions.items())
     say(f"{done.changed:,} of {done.rows:,} labels changed ({counts}): {done.path}")
     say(f"Every decision: {done.log}")
@@ -131,20 +157,24 @@ def relabel(
         wrap(f"Check: no sample had these labels before: {some(done.new_labels)}")
 
 
-def audit_run(asked: RunClients, out: Path, scorer: str) -> None:
+def audit_run(asked: RunClients, out: Path | None, scorer: str, overwrite: bool) -> None:
     """The clients of a run, one after another; each has a folder of its own."""
     from flr.audit.findings import scores_of
     from flr.audit.run_clients import open_run
-    from flr.audit.site_audit import PAGE, examine
+    from flr.audit.site_audit import PAGE, clear, examine, refuse_folder
     from flr.report import audit_truth
+    from flr.simulation.folders import first_free
 
     with console.status("Reading the run"):
         run = open_run(asked.folder, trust=asked.trust)
+    out = out or first_free(asked.folder / "audit")
+    refuse_folder(out, overwrite)
     found, scores, rows = {}, {}, []
     for client in asked.wanted(run):
         with console.status(f"Client {client} of {len(run)}"):
             site = run.site_audit(client)
             scores[client] = scores_of(site.evidence, scorer)
+            clear(out / str(client))
             one = found[client] = examine(site, out / str(client), scorer, scores[client])
         low, high = 100 * one.rate.low, 100 * one.rate.high
         suspects = sum(suspect.probability >= 0.5 for suspect in one.suspects)
@@ -171,28 +201,73 @@ def beside_the_truth(measured: dict[str, Any], path: Path) -> str:
     )
 
 
-def audit_site(files: SiteFiles, out: Path, scorer: str, shared: bool) -> None:
+def audit_site(
+    files: SiteFiles, out: Path | None, scorer: str, shared: bool, overwrite: bool
+) -> None:
     """The labels of this site, with all that its people should know before they begin."""
     from flr.audit import site_audit
     from flr.audit.site_files import open_site
 
-    with console.status("Reading data, model and state"):
-        opened = open_site(files)
-    with console.status(f"Auditing {len(opened.evidence):,} labels"):
-        found = site_audit.examine(opened, out, scorer)
+    folder = out or free_folder(files.data)
+    site_audit.refuse_folder(folder, overwrite, files.data)
+    with Steps(console) as steps:
+        opened = open_site(files, steps)
+        steps(f"Judging {len(opened.evidence):,} labels", 0.0)
+        site_audit.clear(folder)
+        found = site_audit.examine(opened, folder, scorer)
+    for sentence in opened.said:
+        wrap(sentence)
     wrap(found.verdict)
     show_pairs(found)
     wrap(found.source)
+    show_other_issues(opened)
     say("Not checked:")
     for sentence in found.unchecked:
         say(textwrap.fill(sentence, console.width, initial_indent="- ", subsequent_indent="  "))
-    say(f"To review: {out / site_audit.PAGE}")
-    kept = files.labels or out / site_audit.LABELS
+    say(f"To review: {folder / site_audit.PAGE}")
     say("With the corrections.csv that the page saves:")
-    say(f"flr relabel --labels {kept} --corrections corrections.csv --out new.csv")
+    say(relabel_command(files, folder))
     if shared:
-        say(f"\n{out / site_audit.SHARE}, for you to pass on or not; flr sends nothing:")
-        say(site_audit.share(found, out).rstrip())
+        say(f"\n{folder / site_audit.SHARE}, for you to pass on or not; flr sends nothing:")
+        say(site_audit.share(found, folder).rstrip())
+
+
+def free_folder(data: Path) -> Path:
+    """audit-NAME in this folder, with a number if there is one; never inside the data."""
+    from flr.simulation.folders import first_free
+
+    here, where = Path.cwd(), data.resolve()
+    inside = where.is_dir() and here.is_relative_to(where)
+    return first_free((where.parent if inside else Path()) / f"audit-{where.stem}")
+
+
+def relabel_command(files: SiteFiles, folder: Path) -> str:
+    """What to type when the page has saved its decisions."""
+    from flr.audit.site_audit import LABELS
+    from flr.data.readers import sheets
+
+    own_table = files.labels or files.data
+    is_table = own_table.suffix.lower() in sheets.SUFFIXES
+    kept = own_table if is_table else folder / LABELS
+    columns = [("--label", files.label), ("--name", files.name)]
+    chosen = "".join(f" {key} {shlex.quote(value)}" for key, value in columns if value)
+    new = f"new{kept.suffix}"
+    return (
+        f"flr relabel --labels {shlex.quote(str(kept))} --corrections corrections.csv "
+        f"--out {new}{chosen if is_table else ''}"
+    )
+
+
+def show_other_issues(opened: SiteAudit) -> None:
+    """How many there are of each kind."""
+    from collections import Counter
+
+    from flr.audit.site_audit import ISSUES
+
+    counts = Counter(kind for kind, *_ in opened.other_issues)
+    if counts:
+        listed = ", ".join(f"{kind.replace('_', ' ')} {n:,}" for kind, n in counts.items())
+        wrap(f"Besides labels: {listed} ({ISSUES}).")
 
 
 def show_pairs(found: Audit, most: int = 5) -> None:

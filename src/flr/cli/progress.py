@@ -7,7 +7,14 @@ import time
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 
 class WithBar:
@@ -58,6 +65,30 @@ class RunProgress(WithBar):
                 f"{self.label:<8} round {done}/{self.rounds}  {self.news}  {left}",
                 soft_wrap=True,
             )
+
+
+class Steps(WithBar):
+    """Gets the name of a step and the share of it that is done: a bar for people, else a line."""
+
+    def __init__(self, console: Console) -> None:
+        live = console.is_terminal and sys.stdout.isatty()
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TimeRemainingColumn(),
+        )
+        self.console = console
+        self.bar = Progress(*columns, console=console, transient=True) if live else None
+        self.tasks: dict[str, TaskID | None] = {}
+
+    def __call__(self, step: str, share: float) -> None:
+        if step not in self.tasks:
+            self.tasks[step] = self.bar.add_task(step, total=1.0) if self.bar else None
+            if self.bar is None:
+                self.console.print(f"{step} ...")
+        task = self.tasks[step]
+        if self.bar and task is not None:
+            self.bar.update(task, completed=share)
 
 
 def _news(metrics: dict[str, Any]) -> str:

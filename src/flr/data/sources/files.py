@@ -22,7 +22,7 @@ from flr.data.checks import Samples
 from flr.data.dataset import Dataset
 from flr.data.on_disk import Inputs
 from flr.data.paths import require_file
-from flr.data.readers import images, tables, text_files
+from flr.data.readers import images, sheets, tables, text_files
 from flr.data.readers.columns import encoded, needs_encoding
 from flr.data.train_test_split import stratified
 
@@ -160,13 +160,13 @@ def _read_any(
         found = images.read_classes if images.subfolders(folder) else images.read_flat
         return found(folder, read), None
     suffix = path.suffix.lower()
-    if suffix == ".csv":
+    if suffix in sheets.SUFFIXES:
         return tables.read_csv(path, label, label_required=False), None
     if suffix != ".npz":
         require_file(path, "a data file")
         raise DataError(
-            f'Expected a folder of images, a .npz or a .csv file; got "{path.name}". '
-            "Convert it to one of these."
+            "Expected a folder of images, a .npz file or a table (.csv, .tsv, .xlsx); got "
+            f'"{path.name}". Convert it to one of these.'
         )
     arrays = tables.read_npz(path)
     wanted = "_train" if training else "_test"
