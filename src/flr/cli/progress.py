@@ -11,7 +11,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -77,18 +76,17 @@ class Steps(WithBar):
             BarColumn(bar_width=20),
             TimeRemainingColumn(),
         )
-        self.console = console
+        self.console, self.said = console, set[str]()
         self.bar = Progress(*columns, console=console, transient=True) if live else None
-        self.tasks: dict[str, TaskID | None] = {}
+        self.task = self.bar.add_task("", total=1.0) if self.bar else None
 
     def __call__(self, step: str, share: float) -> None:
-        if step not in self.tasks:
-            self.tasks[step] = self.bar.add_task(step, total=1.0) if self.bar else None
-            if self.bar is None:
-                self.console.print(f"{step} ...")
-        task = self.tasks[step]
-        if self.bar and task is not None:
-            self.bar.update(task, completed=share)
+        step = step[:1].upper() + step[1:]
+        if self.bar and self.task is not None:
+            self.bar.update(self.task, description=step, completed=share)
+        elif step not in self.said:
+            self.console.print(f"{step} ...")
+            self.said.add(step)
 
 
 def _news(metrics: dict[str, Any]) -> str:

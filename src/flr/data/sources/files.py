@@ -5,6 +5,7 @@ Readers read; data/checks.py looks at what came, and data/build.py makes the dat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -68,6 +69,19 @@ class Folder:
         """Classes are the folders' names, sorted."""
         return self._read(images.at_once(self.size))
 
+    def names(self) -> list[str]:
+        """The images' paths below the folder, those for training first; none is decoded."""
+        parts = images.parts(self.path)
+        found: list[str] = []
+        for part in parts or (self.path,):
+            listed = self._find(part, images.one_by_one(1)).names
+            found += [f"{part.name}/{name}" for name in listed] if parts else listed
+        return found
+
+    @property
+    def _find(self) -> Callable[[Path, images.Read], Samples]:
+        return images.read_classes if self.sites is None else images.read_sites
+
     def pictures(self, side: int) -> Dataset:
         """The same for a backbone: images of any size, which stay on disk until it sees them."""
         return self._read(images.one_by_one(side))
@@ -75,9 +89,8 @@ class Folder:
     def _read(self, read: images.Read) -> Dataset:
         parts = images.parts(self.path)
         train_path, test_path = parts or (self.path, None)
-        find = images.read_classes if self.sites is None else images.read_sites
-        train = find(train_path, read)
-        test = find(test_path, read) if test_path else None
+        train = self._find(train_path, read)
+        test = self._find(test_path, read) if test_path else None
         return assemble(self.path.resolve().name, train, test, None, augment="crop-flip")
 
 
@@ -102,6 +115,10 @@ class Csv:
         table = tables.read_table(self.path, self.label, self.site)
         samples = self._encoded(table) if needs_encoding(table) else tables.numeric(table)
         return assemble(self.path.stem, samples, None, None)
+
+    def names(self) -> list[str]:
+        """The lines of the rows."""
+        return [str(line) for line in tables.read_rows(self.path)[1]]
 
     def _encoded(self, table: tables.Table) -> Samples:
         """By the rows that `assemble` will leave for training."""
