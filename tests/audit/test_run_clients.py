@@ -27,7 +27,7 @@ from flr.scenario import scenario as scenarios
 from flr.simulation.build import load_data, make_sites
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = {"suspects.csv", "audit.json", "audit.html", "labels.csv"}
+FILES = {"suspects.csv", "audit.json", "audit.html", "labels.csv", "scores.csv"}
 SITES = settings("flr")["partition"]["clients"]
 
 
@@ -49,7 +49,7 @@ def test_every_client_gets_its_files(cli, run):
     scenario = scenarios.load(run / "scenario.safetensors")
     for client in range(SITES):
         folder = run / "audit" / str(client)
-        assert {path.name for path in folder.iterdir()} == FILES
+        assert {path.name for path in folder.iterdir()} >= FILES
         held = zip(scenario.sites[client].tolist(), scenario.given[client].tolist(), strict=True)
         given = dict(held)
         with (folder / "labels.csv").open(newline="") as file:
@@ -71,7 +71,7 @@ def test_one_client_and_another_folder(cli, run, tmp_path):
 
 
 def test_a_simulation_is_measured_against_the_truth(cli, run):
-    done = cli("audit", run)
+    done = cli("audit", run, "--overwrite", "--out", run / "audit")
     scenario = scenarios.load(run / "scenario.safetensors")
     true = load_data(flr.simulation.api.read_config(run)).train.y
     pairs = zip(scenario.given, scenario.sites, strict=True)
@@ -228,7 +228,7 @@ def test_data_of_a_python_run_is_needed_again(cli, tmp_path):
 def test_what_is_no_finished_run_is_refused(cli, run, tmp_path):
     nothing = cli("audit", tmp_path)
     assert nothing.code == 4
-    assert "--data" in nothing.message
+    assert "expected images" in nothing.message
     shutil.copytree(run, tmp_path / "r", ignore=shutil.ignore_patterns("model.safetensors"))
     unfinished = cli("audit", tmp_path / "r")
     assert unfinished.code == 4
@@ -243,7 +243,9 @@ def test_what_is_no_finished_run_is_refused(cli, run, tmp_path):
         ["r", "--share"],
         ["r", "--label", "y"],
         ["r", "--client", "1", "--all"],
-        ["--data", "x.npz"],
+        ["x.npz", "--data", "x.npz"],
+        ["x.npz", "l.csv", "--labels", "l.csv"],
+        ["x.npz", "--state", "s"],
         ["--data", "x.npz", "--model", "m", "--all"],
         ["r", "--out", "audit.html"],
         ["r", "--scorer", "guess"],

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from torch import Tensor
+
 from flr.audit.evidence import Evidence
 from flr.audit.findings import Audit, audit, scores_of, write
 from flr.audit.labels_file import as_csv, write_labels, write_privately
@@ -104,13 +106,23 @@ def _write_or_remove(path: Path, header: Sequence[str], rows: Sequence[Sequence[
 
 def _score_rows(evidence: Evidence, scores: Scores) -> list[list[str]]:
     """Of every sample, with the columns that users of cleanlab know."""
-    issue = getattr(scores, "issue", scores.wrong >= _LIKELY).tolist()
+    issue = _issues(scores).tolist()
     wrong, likeliest = scores.wrong.tolist(), scores.posterior.argmax(1).tolist()
     given, names = evidence.given.tolist(), evidence.classes
     return [
         [name, names[given[i]], names[likeliest[i]], f"{1 - wrong[i]:.4f}", str(issue[i])]
         for i, name in enumerate(evidence.names)
     ]
+
+
+def _issues(scores: Scores) -> Tensor:
+    found: Tensor = getattr(scores, "issue", scores.wrong >= _LIKELY)
+    return found
+
+
+def likely_wrong(scores: Scores) -> int:
+    """How many labels are more probably wrong than right."""
+    return int(_issues(scores).sum())
 
 
 def _issue_rows(site: SiteAudit) -> list[list[str]]:

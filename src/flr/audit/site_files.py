@@ -18,6 +18,7 @@ from flr.audit.matching import Chosen, Labelled, by_name, choose
 from flr.audit.other_issues import other_issues
 from flr.audit.out_of_sample import with_site_opinions
 from flr.audit.predictions import doubt, gather_evidence, read_kept
+from flr.audit.run_clients import is_run
 from flr.audit.site_audit import SiteAudit
 from flr.core import arrays, seal
 from flr.core.contract import SamplePredictions
@@ -226,6 +227,11 @@ def newest_state(folder: Path) -> Path:
         raise DataError(
             f"Expected the state-dir of a node at {folder}; there is no such folder. Check the "
             "path, or leave --state out."
+        )
+    if any(map(is_run, (folder, *folder.resolve().parents))):
+        raise DataError(
+            f"Expected the state-dir of a node; {folder} belongs to a simulated run, whose clients "
+            "have samples in another order than any file. Give the run: flr audit RUN."
         )
     found: dict[Path, list[int]] = {}
     for depth in range(_DEEPEST + 1):

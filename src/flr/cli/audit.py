@@ -161,7 +161,7 @@ def audit_run(asked: RunClients, out: Path | None, scorer: str, overwrite: bool)
     """The clients of a run, one after another; each has a folder of its own."""
     from flr.audit.findings import scores_of
     from flr.audit.run_clients import open_run
-    from flr.audit.site_audit import PAGE, clear, examine, refuse_folder
+    from flr.audit.site_audit import PAGE, clear, examine, likely_wrong, refuse_folder
     from flr.report import audit_truth
     from flr.simulation.folders import first_free
 
@@ -177,7 +177,7 @@ def audit_run(asked: RunClients, out: Path | None, scorer: str, overwrite: bool)
             clear(out / str(client))
             one = found[client] = examine(site, out / str(client), scorer, scores[client])
         low, high = 100 * one.rate.low, 100 * one.rate.high
-        suspects = sum(suspect.probability >= 0.5 for suspect in one.suspects)
+        suspects = likely_wrong(scores[client])
         wrong, between = f"{100 * one.rate.estimate:.1f} %", f"{low:.1f} to {high:.1f} %"
         rows.append((str(client), f"{one.samples:,}", wrong, between, f"{suspects:,}"))
     heads = ("client", "samples", "wrong labels", "90 % interval", "suspects")
@@ -193,8 +193,6 @@ def audit_run(asked: RunClients, out: Path | None, scorer: str, overwrite: bool)
 def beside_the_truth(measured: dict[str, Any], path: Path) -> str:
     """What a simulation knows, and a real site never does."""
     precision = measured["average_precision"]
-    if precision is None:
-        return f"No label was made wrong in this run, so there is no truth to compare with; {path}"
     return (
         f"In truth {100 * measured['rate']:.1f} % of these labels are wrong; average precision of "
         f"the list {precision:.3f}, by chance {measured['rate']:.3f}; more in {path}"

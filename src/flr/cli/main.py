@@ -30,6 +30,7 @@ from flr.config.own_runs import in_run_folder
 from flr.core import registry
 from flr.core.combine import parts_of
 from flr.core.errors import DataError, FlrError
+from flr.core.plain_text import counted
 from flr.engine.memory_allocator import keep_freed_memory
 from flr.report.table import Table, to_rich
 from flr.simulation.folders import own_folder
@@ -227,7 +228,7 @@ def check(config: ConfigFile, changes: Overrides = None, trust: Trust = False) -
     sites = [len(site) for site in scenario.sites]
     say(
         f"{config} is fine: {resolved.label}, {resolved.rounds} rounds on {dataset.name}, "
-        f"{len(sites)} sites with {min(sites)} to {max(sites)} samples, "
+        f"{counted(len(sites), 'site')} with {min(sites)} to {max(sites)} samples, "
         f"{wrong}. Scenario {scenario.hash[:12]}."
     )
 
