@@ -124,7 +124,8 @@ def test_columns_are_found_by_what_they_are_called(header, names, labels, option
 
 def test_of_two_columns_the_other_one_has_the_names(tmp_path):
     (tmp_path / "l.csv").write_text("scan,Label\na,x\n")
-    table = read_labels(tmp_path / "l.csv")
+    assert read_labels(tmp_path / "l.csv").names == ["2"], "a line, for those who relabel"
+    table = read_labels(tmp_path / "l.csv", guess=True)
     assert (table.names, table.labels) == (["a"], ["x"])
     assert table.said == 'l.csv: names from "scan", labels from "Label".'
 

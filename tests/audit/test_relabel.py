@@ -258,7 +258,9 @@ def test_new_labels_go_back_into_every_kind_of_data(page, tmp_path, monkeypatch)
         assert (labels.tolist(), classes) == ([1, 1, 0], ("a", "b"))
     Path("old.csv").write_text('f,label\n1,a\n2,"two\nlines"\n3,a\n')
     _, _, _, lines = read_samples(Path("old.csv"), None)
-    page["csv_with"](dict(zip(lines, ["b", "b", "a"], strict=True)), "old.csv", "new-table.csv")
+    rows = [(lines[0], "a", "accept", "b", "k"), (lines[1], "two\nlines", "accept", "b", "k")]
+    Path("c.csv").write_text(as_csv(CORRECTIONS, rows))
+    relabel(Path("old.csv"), [Path("c.csv")], Path("new-table.csv"))
     x, labels, classes, _ = read_samples(Path("new-table.csv"), ("a", "b"))
     assert (x[:, 0].tolist(), labels.tolist()) == ([1, 2, 3], [1, 1, 0])
     for name in ("a/1.png", "b/1.png"):

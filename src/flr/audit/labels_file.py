@@ -37,29 +37,47 @@ class LabelTable:
     names: list[str]
     labels: list[str]
     at: int  # the column of labels
-    said: str  # how it was read, where that is not plain
+    called: str | None  # the column of names
+
+    @property
+    def label(self) -> str:
+        """What the column of labels is called."""
+        return self.sheet.columns[self.at]
+
+    @property
+    def said(self) -> str:
+        """How it was read; empty for name,label with commas in UTF-8."""
+        if (self.called, self.label) == LABELS and not self.sheet.said:
+            return ""
+        read = f" ({self.sheet.said})" if self.sheet.said else ""
+        names = "the numbers of the lines" if self.called is None else shown(self.called)
+        return f"{self.sheet.path.name}{read}: names from {names}, labels from {shown(self.label)}."
 
     def with_labels(self, changes: Mapping[int, str]) -> bytes:
         """The file again, with other labels in some rows; nothing else is touched."""
         return self.sheet.form.rewritten(self.at, changes)
 
 
-def read_labels(path: Path, name: str | None = None, label: str | None = None) -> LabelTable:
+def read_labels(
+    path: Path, name: str | None = None, label: str | None = None, *, guess: bool = False
+) -> LabelTable:
     """Names and labels, each name once; other columns may be there and are left alone.
 
     An empty label means that there is none yet. Columns that are not told are found by what they
-    are usually called, in any case.
+    are usually called, in any case. With `guess`, of two columns the other one has the names.
     """
     sheet = read_sheet(path, "a table of labels")
     if not sheet.rows:
         raise DataError(f"{path}: expected at least one row; got the header only. Add rows.")
-    at_label, at_name = label_column(sheet, label, name), name_column(sheet, name, label)
+    at_label = label_column(sheet, label, name)
+    at_name = find_column(sheet, name, NAMES, "--name")
+    if at_name is None and guess and len(sheet.header) == 2:
+        at_name = 1 - at_label
     sheet.same_widths()
     names = list(map(str, sheet.lines)) if at_name is None else cells(sheet, at_name)
     _refuse_names(sheet, names)
-    return LabelTable(
-        sheet, names, cells(sheet, at_label), at_label, _said(sheet, at_name, at_label)
-    )
+    called = None if at_name is None else sheet.columns[at_name]
+    return LabelTable(sheet, names, cells(sheet, at_label), at_label, called)
 
 
 def cells(sheet: Sheet, column: int) -> list[str]:
@@ -78,15 +96,6 @@ def label_column(sheet: Sheet, label: str | None = None, name: str | None = None
             f"{sheet.path}, line 1: expected a column of labels; got {some(sheet.columns, 20)}. "
             'Name it "label", or say which one it is with --label COLUMN.'
         )
-    return found
-
-
-def name_column(sheet: Sheet, name: str | None = None, label: str | None = None) -> int | None:
-    """Where the names are; None if no column is called so."""
-    found = find_column(sheet, name, NAMES, "--name")
-    if found is None and len(sheet.header) == 2:
-        other = 1 - label_column(sheet, label)
-        return None if sheet.columns[other].casefold() in TEXTS else other
     return found
 
 
@@ -129,16 +138,6 @@ def _refuse_names(sheet: Sheet, names: Sequence[str]) -> None:
             f"{path}: expected every sample once; {len(twice):,} are there more than once: "
             f"{some(twice)}. Leave one row of each."
         )
-
-
-def _said(sheet: Sheet, name: int | None, label: int) -> str:
-    """One sentence on how a table was read; none for name,label with commas in UTF-8."""
-    called = "line numbers" if name is None else shown(sheet.columns[name])
-    columns = (None if name is None else sheet.columns[name], sheet.columns[label])
-    if columns == LABELS and not sheet.said:
-        return ""
-    read = f" ({sheet.said})" if sheet.said else ""
-    return f"{sheet.path.name}{read}: names from {called}, labels from {shown(columns[1] or '')}."
 
 
 def read_table(path: Path, what: str, columns: Sequence[str]) -> tuple[Sheet, list[list[str]]]:

@@ -29,14 +29,16 @@ def with_site_opinions(
 
 
 def _folds(evidence: Evidence) -> Tensor:
+    from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import KFold
 
     x, y = evidence.features.numpy(), evidence.given.numpy()  # type: ignore[union-attr]
-    x = (x - x.mean(0)) / (x.std(0) + 1e-6)
+    x = PCA(min(64, *x.shape), random_state=0).fit_transform(x)
+    x /= x[:, 0].std() + 1e-6
     found = torch.full((len(y), len(evidence.classes)), 1e-6)
     for seen, held in KFold(min(FOLDS, len(y)), shuffle=True, random_state=0).split(x):
-        model = LogisticRegression(C=0.01, max_iter=200).fit(x[seen], y[seen])
+        model = LogisticRegression(C=1.0, max_iter=100).fit(x[seen], y[seen])
         p = torch.from_numpy(model.predict_proba(x[held])).float()
         found[torch.from_numpy(held)[:, None], torch.from_numpy(model.classes_)] = p + 1e-6
     return found / found.sum(1, keepdim=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flr.audit.evidence import Evidence
 from flr.audit.findings import Audit, audit, scores_of, write
-from flr.audit.labels_file import as_csv, write_labels, write_privately
+from flr.audit.labels_file import LabelTable, as_csv, write_labels, write_privately
 from flr.audit.other_issues import Issue
 from flr.audit.page import write_page
 from flr.audit.pictures import Texts, Thumbnails
@@ -45,7 +45,7 @@ class SiteAudit:
     kind: Literal["image", "text", "table"] = "image"
     sources: Callable[[int], Path | None] = lambda _: None  # an audited row's original file
     other_issues: tuple[Issue, ...] = ()
-    said: tuple[str, ...] = ()  # how files were read, where that is not plain
+    table: LabelTable | None = None  # the labels' own file
 
 
 def refuse_folder(out: Path, overwrite: bool = False, data: Path | None = None) -> None:

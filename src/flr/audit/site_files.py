@@ -64,7 +64,11 @@ class SiteFiles:
 def open_site(files: SiteFiles, tell: Progress = features.none) -> SiteAudit:
     """Reads all, refuses what does not belong together, and says what is left out."""
     model = None if files.model is None else model_file.load(files.model, trust=files.trust)
-    table = None if files.labels is None else read_labels(files.labels, files.name, files.label)
+    table = (
+        None
+        if files.labels is None
+        else read_labels(files.labels, files.name, files.label, guess=True)
+    )
     found = collect(files.data, files.columns, tell, skip=files.labels)
     labelled = _labelled(files, found, table, model)
     classes = None if model is None else model.classes
@@ -96,7 +100,7 @@ def open_site(files: SiteFiles, tell: Progress = features.none) -> SiteAudit:
         kind=found.kind,
         sources=_sources(found, chosen.rows),
         other_issues=other_issues(evidence, _odd(found, chosen.rows)),
-        said=() if table is None or not table.said else (table.said,),
+        table=table,
     )
 
 

@@ -213,8 +213,8 @@ def audit_site(
         steps(f"Judging {len(opened.evidence):,} labels", 0.0)
         site_audit.clear(folder)
         found = site_audit.examine(opened, folder, scorer)
-    for sentence in opened.said:
-        wrap(sentence)
+    if opened.table and opened.table.said:
+        wrap(opened.table.said)
     wrap(found.verdict)
     show_pairs(found)
     wrap(found.source)
@@ -224,7 +224,7 @@ def audit_site(
         say(textwrap.fill(sentence, console.width, initial_indent="- ", subsequent_indent="  "))
     say(f"To review: {folder / site_audit.PAGE}")
     say("With the corrections.csv that the page saves:")
-    say(relabel_command(files, folder))
+    say(relabel_command(files, opened, folder))
     if shared:
         say(f"\n{folder / site_audit.SHARE}, for you to pass on or not; flr sends nothing:")
         say(site_audit.share(found, folder).rstrip())
@@ -239,20 +239,25 @@ def free_folder(data: Path) -> Path:
     return first_free((where.parent if inside else Path()) / f"audit-{where.stem}")
 
 
-def relabel_command(files: SiteFiles, folder: Path) -> str:
+def relabel_command(files: SiteFiles, opened: SiteAudit, folder: Path) -> str:
     """What to type when the page has saved its decisions."""
+    from flr.audit.labels_file import CLASSES, NAMES
     from flr.audit.site_audit import LABELS
     from flr.data.readers import sheets
 
-    own_table = files.labels or files.data
-    is_table = own_table.suffix.lower() in sheets.SUFFIXES
-    kept = own_table if is_table else folder / LABELS
-    columns = [("--label", files.label), ("--name", files.name)]
-    chosen = "".join(f" {key} {shlex.quote(value)}" for key, value in columns if value)
-    new = f"new{kept.suffix}"
+    table, name, label = folder / LABELS, None, None
+    if opened.table is not None:
+        table, name, label = opened.table.sheet.path, opened.table.called, opened.table.label
+    elif files.data.suffix.lower() in sheets.SUFFIXES:
+        table, name, label = files.data, files.name, files.label
+    unusual = (
+        ("--name", None if name and name.casefold() in NAMES else name),
+        ("--label", None if label and label.casefold() in CLASSES else label),
+    )
+    columns = "".join(f" {option} {shlex.quote(title)}" for option, title in unusual if title)
     return (
-        f"flr relabel --labels {shlex.quote(str(kept))} --corrections corrections.csv "
-        f"--out {new}{chosen if is_table else ''}"
+        f"flr relabel --labels {shlex.quote(str(table))} --corrections corrections.csv "
+        f"--out new{table.suffix}{columns}"
     )
 
 
