@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from flr.audit.evidence import Evidence
 from flr.audit.findings import Audit, audit, write
@@ -32,6 +33,9 @@ class SiteAudit:
     labels: tuple[Sequence[str], Sequence[str]] | None = None
     notes: tuple[str, ...] = ()  # sentences on what was not checked
     left_out: tuple[tuple[str, str], ...] = ()  # samples with the reason
+    kind: Literal["image", "text", "table"] = "image"
+    sources: Callable[[int], Path | None] = lambda _: None  # an audited row's original file
+    other_issues: tuple[tuple[str, tuple[str, ...], str], ...] = ()  # kind, names, sentence
 
 
 def examine(
@@ -43,7 +47,7 @@ def examine(
     found = audit(site.evidence, scorer=scorer, scores=scores)
     found = replace(found, unchecked=(*site.notes, *found.unchecked))
     write(found, folder)
-    write_page(found, site.pictures, site.features, folder / PAGE)
+    write_page(found, site, folder / PAGE)
     if site.left_out or (folder / UNCHECKED).exists():  # a list of an earlier audit is out of date
         write_atomically(folder / UNCHECKED, as_csv(("name", "reason"), site.left_out))
     (folder / SHARE).unlink(missing_ok=True)  # so is its rate
