@@ -21,6 +21,7 @@ class Evidence:
     there; "global" and "local" are what the site has kept of predictions while it trained.
     `visited` says which rows of these mean something (None: nothing was kept). `source` is a
     sentence for people. `trained` tells whether the model may have memorized these labels.
+    `features` says which samples are alike, for the examples beside a suspect.
     """
 
     site: str

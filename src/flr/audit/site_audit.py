@@ -85,7 +85,7 @@ def examine(
     found = audit(site.evidence, scorer=scorer, scores=scores)
     found = replace(found, unchecked=(*site.notes, *found.unchecked))
     write(found, folder)
-    write_page(found, site.pictures, site.features, folder / PAGE)
+    write_page(found, site, folder / PAGE)
     write_privately(folder / SCORES, as_csv(SCORE_COLUMNS, _score_rows(site.evidence, scores)))
     _write_or_remove(folder / ISSUES, ("issue", "name", "group", "what"), _issue_rows(site))
     _write_or_remove(folder / UNCHECKED, ("name", "reason"), site.left_out)

@@ -107,7 +107,7 @@ function pairRow({ given, likely, count: times, rate: found }) {
   const show = make("button", { type: "button", class: "small" }, "Show");
   show.setAttribute("aria-label", `Show suspects given ${classes[given]} and suggested ${classes[likely]}`);
   show.addEventListener("click", () => {
-    filter({ given, suggested: likely, state: "all" });
+    filter({ ...NO_FILTER, given, suggested: likely });
     go(0);
   });
   return make(
@@ -131,6 +131,35 @@ function classRow({ at, labels, wrong }) {
   );
 }
 
+const ISSUES = 10; // of a kind before the rest is asked for
+
+/** Other things than labels, by kind: how many, what they are, and the samples they are about. */
+function fillIssues() {
+  const kinds = Map.groupBy(audit.issues, ({ kind }) => kind);
+  byId("issues-part").hidden = kinds.size === 0;
+  byId("issues-link").hidden = kinds.size === 0;
+  byId("issues").replaceChildren(...[...kinds].map(issueGroup));
+}
+
+function issueGroup([kind, found]) {
+  const list = make("ul", {});
+  const more = doing("", () => show(found.length), { class: "small" });
+  const show = (count) => {
+    list.replaceChildren(...found.slice(0, count).map(issueItem));
+    more.hidden = count >= found.length;
+    more.textContent = `Show all ${whole(found.length)}`;
+  };
+  show(ISSUES);
+  return make("details", {}, make("summary", {}, `${kind} (${whole(found.length)})`), list, more);
+}
+
+function issueItem({ names, text, rows }) {
+  const pictured = rows.filter((row) => samples[row] && samples[row].words === undefined);
+  const looks = pictured.length ? [make("div", { class: "looks" }, ...pictured.slice(0, 6).map((row) => pictureButton(samples[row], null, 72)))] : [];
+  const list = names.flatMap((name, n) => (n ? [", ", named(name)] : [named(name)]));
+  return make("li", {}, text, " ", make("span", { class: "soft" }, ...list), ...looks);
+}
+
 /** Spreadsheets take such values for formulas; they are saved with a quote mark before them. */
 function hasFormulas() {
   const risky = /^[=+\-@\t\r]/;
@@ -146,11 +175,8 @@ function startOverview() {
   byId("key").textContent = audit.key;
   byId("unchecked").replaceChildren(...audit.unchecked.map((sentence) => make("li", {}, sentence)));
   byId("formulas").hidden = !hasFormulas();
+  fillIssues();
   startBudget();
   fill("pairs", audit.pairs, pairRow);
   fill("rates", [...audit.per_class].sort((a, b) => b.wrong[0] - a.wrong[0]), classRow);
 }
-
-startOverview();
-startChooser();
-startReview();
