@@ -12,7 +12,7 @@ from torch import Tensor
 from flr.audit import pictures
 from flr.audit.labels_file import some
 from flr.audit.matching import Chosen, by_name, choose
-from flr.audit.predictions import doubt, gather_evidence, read_kept
+from flr.audit.predictions import gather_evidence, read_kept, refuse_other_rows
 from flr.audit.site_audit import SiteAudit
 from flr.core import arrays, seal
 from flr.core.errors import DataError
@@ -61,7 +61,9 @@ def open_site(files: SiteFiles) -> SiteAudit:
         kept = read_kept(arrays.load(state)[0], len(x), model, str(state), rows)
     name, audited = _site_name(files.data, state), [names[row] for row in rows.tolist()]
     evidence = gather_evidence(name, audited, chosen.given, model, x, rows, model.normalize, kept)
-    about_state = None if kept is None else doubt(evidence, kept)
+    about_state = None
+    if kept is not None:
+        refuse_other_rows(evidence, kept)
     if kept is None and state is not None:
         keeps = "none of that, as the model's method does not keep it."
         about_state = f"What was said of each sample in training: {files.state} has {keeps}"
