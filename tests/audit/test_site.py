@@ -187,7 +187,6 @@ def test_labels_of_their_own_go_by_name(cli, ward, tmp_path, monkeypatch):
     done = cli(*words(ward, "--labels", path, "--state", ward / "st"))
     assert done.code == 0, done.err
     said = " ".join(done.out.split())
-    assert "mine.csv has another order than the data" in said
     assert 'Samples without a label in mine.csv: 62 ("4", "5", "test/0" and 59 more)' in said
     assert 'no class of the model, so look at them yourself: 1 ("hh")' in said
     assert 'not in the data: 1 ("900")' in said
@@ -223,7 +222,7 @@ def test_labels_of_other_classes_or_samples_are_refused(cli, ward, tmp_path):
     assert '"scan 0.png"' in refused.message
     none = {str(row): "" for row in range(5)}
     refused = cli(*words(ward, "--labels", write_labels(tmp_path / "l.csv", none)))
-    assert "at least one sample with a label" in refused.message
+    assert "at least one readable sample with a label" in refused.message
 
 
 def test_somebodys_labels_file_in_the_folder_stays(cli, ward, tmp_path):
@@ -240,7 +239,7 @@ def test_data_without_labels_needs_a_file(cli, ward, tmp_path):
         np.savez(tmp_path / "x.npz", x=arrays["x_train"])
     refused = cli("audit", "--data", tmp_path / "x.npz", "--model", ward / "run")
     assert refused.code == 4
-    assert "--labels labels.csv" in refused.message
+    assert f"flr audit {tmp_path / 'x.npz'} labels.csv" in refused.message
 
 
 def test_a_model_of_another_shape(cli, ward, tmp_path):
@@ -269,9 +268,10 @@ def test_a_state_of_other_data_is_refused(cli, ward, tmp_path):
     with np.load(ward / "ward.npz") as arrays:
         np.savez(tmp_path / "mixed.npz", x=arrays["x_train"][order], y=arrays["y_train"][order])
     mixed = SiteFiles(tmp_path / "mixed.npz", ward / "run", state=ward / "st")
-    assert any("no more than by chance" in note for note in open_site(mixed).notes)
+    with pytest.raises(DataError, match="no more than by chance"):
+        open_site(mixed)
     right = SiteFiles(ward / "ward.npz", ward / "run", state=ward / "st")
-    assert not any("by chance" in note for note in open_site(right).notes)
+    assert open_site(right).notes == ()
 
 
 def test_which_state_is_meant(tmp_path):
@@ -444,7 +444,7 @@ def test_ten_thousand_classes(cli, tmp_path, monkeypatch):
     np.savez("d.npz", x=rng.normal(size=(120, 3)).astype(np.float32), y=names)
     done = cli("audit", "--data", "d.npz", "--model", "m.safetensors")
     assert done.code == 0, done.err
-    assert json.loads(Path("audit/audit.json").read_text())["samples"] == 120
+    assert json.loads(Path("audit-d/audit.json").read_text())["samples"] == 120
     np.savez("e.npz", x=np.zeros((9, 3), np.float32), y=np.array(["no species"] * 9))
     refused = cli("audit", "--data", "e.npz", "--model", "m.safetensors")
     assert refused.code == 4

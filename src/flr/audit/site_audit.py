@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from torch import Tensor
-
 from flr.audit.evidence import Evidence
 from flr.audit.findings import Audit, audit, scores_of, write
 from flr.audit.labels_file import LabelTable, as_csv, write_labels, write_privately
@@ -24,7 +22,6 @@ SCORES, ISSUES = "scores.csv", "other_issues.csv"
 FILES = (PAGE, LABELS, UNCHECKED, SHARE, SCORES, ISSUES, "suspects.csv", "audit.json")
 SCORE_COLUMNS = ("name", "given_label", "predicted_label", "label_score", "is_label_issue")
 
-_LIKELY = 0.5
 _OWN_FOLDER, _OWN_FILE = 0o700, 0o600  # names, labels and pictures of samples are for their owner
 
 
@@ -106,7 +103,7 @@ def _write_or_remove(path: Path, header: Sequence[str], rows: Sequence[Sequence[
 
 def _score_rows(evidence: Evidence, scores: Scores) -> list[list[str]]:
     """Of every sample, with the columns that users of cleanlab know."""
-    issue = _issues(scores).tolist()
+    issue = scores.issue.tolist()
     wrong, likeliest = scores.wrong.tolist(), scores.posterior.argmax(1).tolist()
     given, names = evidence.given.tolist(), evidence.classes
     return [
@@ -115,14 +112,9 @@ def _score_rows(evidence: Evidence, scores: Scores) -> list[list[str]]:
     ]
 
 
-def _issues(scores: Scores) -> Tensor:
-    found: Tensor = getattr(scores, "issue", scores.wrong >= _LIKELY)
-    return found
-
-
 def likely_wrong(scores: Scores) -> int:
     """How many labels are more probably wrong than right."""
-    return int(_issues(scores).sum())
+    return int(scores.issue.sum())
 
 
 def _issue_rows(site: SiteAudit) -> list[list[str]]:

@@ -17,7 +17,7 @@ from flr.audit.labels_file import LabelTable, read_labels
 from flr.audit.matching import Chosen, Labelled, by_name, choose
 from flr.audit.other_issues import other_issues
 from flr.audit.out_of_sample import with_site_opinions
-from flr.audit.predictions import doubt, gather_evidence, read_kept
+from flr.audit.predictions import gather_evidence, read_kept, refuse_other_rows
 from flr.audit.run_clients import is_run
 from flr.audit.site_audit import SiteAudit
 from flr.core import arrays, seal
@@ -162,7 +162,9 @@ def _with_model(
         kept = _kept(model, found, chosen.rows, state)
     site, every = _site_name(files.data, state), torch.arange(len(names))
     evidence = gather_evidence(site, names, chosen.given, model, x, every, model.normalize, kept)
-    about_state = None if kept is None else doubt(evidence, kept)
+    about_state = None
+    if kept is not None:
+        refuse_other_rows(evidence, kept)
     if kept is None and state is not None:
         keeps = "none of that, as the model's method does not keep it."
         about_state = f"What was said of each sample in training: {files.state} has {keeps}"
