@@ -84,7 +84,7 @@ class Steps(WithBar):
         step = step[:1].upper() + step[1:]
         if self.bar and self.task is not None:
             self.bar.update(self.task, description=step, completed=share)
-        elif step not in self.said:
+        elif step not in self.said and share < 1:
             self.console.print(f"{step} ...")
             self.said.add(step)
 
