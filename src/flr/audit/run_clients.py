@@ -6,32 +6,26 @@ state and the final model. The true labels of the data set take no part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from flr import config as configs
-from flr.audit import pictures
-from flr.audit.collect import Kind, as_pictures
 from flr.audit.evidence import Evidence
-from flr.audit.features import Progress, compute, none, of_rows
-from flr.audit.other_issues import other_issues
-from flr.audit.out_of_sample import with_site_opinions
+from flr.audit.features import Progress, none
 from flr.audit.predictions import gather_evidence, read_kept
+from flr.audit.run_parts import Part, own_names
 from flr.audit.site_audit import SiteAudit
 from flr.client.state import StateFiles
 from flr.config.own_runs import own_code
 from flr.core import seal
 from flr.core.contract import SamplePredictions
 from flr.core.errors import DataError
-from flr.data.dataset import LabeledData, Ragged
-from flr.data.features import Features
-from flr.data.on_disk import Inputs, Numbers
-from flr.data.sources.files import Folder
-from flr.data.texts import Texts
+from flr.data.dataset import Ragged
 from flr.engine import checkpoint
 from flr.models import model_file
 from flr.models.model_file import SavedModel
@@ -49,12 +43,10 @@ class Simulation:
     classes: tuple[str, ...]
     sites: Ragged  # positions in the training set
     given: Ragged
-    x: Numbers  # of the whole training set, with the noise that the scenario puts on inputs
-    shown: Inputs  # what a person looks at: the same, or what features were made from
-    normalize: Callable[[Tensor], Tensor] | None  # None: x is normalised
+    train: Part  # with the noise that the scenario puts on inputs
+    normalize: Callable[[Tensor], Tensor] | None  # None: inputs are normalised
+    held_out: tuple[Part, Tensor] | None  # with labels; None: it is not the user's own
     model: SavedModel
-    names: Sequence[str]  # of the training set's samples, as their files are called
-    files: Path | None  # the folder in which these are files
     versions: dict[int, int]  # of the clients' states
     digests: dict[int, str]
 
@@ -64,49 +56,27 @@ class Simulation:
     def evidence(self, client: int) -> Evidence:
         """What models of the federation say of one client's labels."""
         index, given = self.sites[client], self.given[client]
-        names, kept = [self.names[row] for row in index.tolist()], self._kept(client, len(index))
+        names = [self.train.names[row] for row in index.tolist()]
+        kept, x = self._kept(client, len(index)), self.train.x
         return gather_evidence(
-            f"client {client}", names, given, self.model, self.x, index, self.normalize, kept
+            f"client {client}", names, given, self.model, x, index, self.normalize, kept
         )
 
     def site_audit(self, client: int, tell: Progress = none) -> SiteAudit:
         """The same with what the site can say itself, thumbnails, and labels for `flr relabel`."""
-        index, evidence = self.sites[client], self.evidence(client)
-        x, about = compute(self._described(index), tell)
-        evidence = replace(evidence, features=x, source=f"{evidence.source} {about}")
-        evidence = with_site_opinions(evidence, tell)
-        return SiteAudit(
-            evidence,
-            self._thumbnails(evidence.names, index),
-            pictures.features(self.shown, index),
-            (evidence.names, [self.classes[label] for label in evidence.given.tolist()]),
-            kind=self.kind,
-            sources=self._source(evidence.names),
-            other_issues=other_issues(evidence, ()),
+        return self.train.site_audit(self.evidence(client), self.sites[client], tell)
+
+    def held_out_audit(self, tell: Progress = none) -> SiteAudit | None:
+        """The same of the part that nobody has trained on, if its labels are the user's own."""
+        if self.held_out is None:
+            return None
+        part, given = self.held_out
+        index = torch.arange(len(given))
+        normalize = self.model.normalize
+        evidence = gather_evidence(
+            "test part", part.names, given, self.model, part.x, index, normalize, None
         )
-
-    @property
-    def kind(self) -> Kind:
-        """Of what people see."""
-        if isinstance(self.shown, Texts):
-            return "text"
-        return "image" if len(self.shown.shape) == 4 else "table"
-
-    def _described(self, index: Tensor) -> Inputs:
-        """What features are made of: those of the run's backbone, if it had one."""
-        if isinstance(self.x, Features):
-            return self.x.take(index)
-        rows = of_rows(self.shown, index)
-        return as_pictures(rows) if isinstance(rows, Tensor) and rows.dim() == 4 else rows
-
-    def _thumbnails(self, names: Sequence[str], index: Tensor) -> pictures.Thumbnails:
-        if self.files is None:
-            return pictures.from_inputs(self.shown, index)
-        return pictures.from_files(self.files, names)
-
-    def _source(self, names: Sequence[str]) -> Callable[[int], Path | None]:
-        folder = self.files
-        return lambda row: None if folder is None else folder.resolve() / names[row]
+        return part.site_audit(replace(evidence, trained=False), index, tell)
 
     def _kept(self, client: int, samples: int) -> SamplePredictions | None:
         """A client that was never asked has nothing."""
@@ -153,33 +123,22 @@ def open_run(folder: Path, data: Any = None, *, trust: bool = False) -> Simulati
     noisy_inputs = len(scenario.levels) > 0
     points = checkpoint.load_all(folder / "checkpoint")
     x = make_sites(dataset, scenario).x if noisy_inputs else dataset.train.inputs
-    names, files = _names(config, dataset.train, data)
+    raw = None if config.data.backbone is None else load_raw_data(config, data)
+    own = own_names(config, data, dataset.train, dataset.test)
+    held_out = None
+    if own is not None:
+        seen = dataset.test.inputs if raw is None else raw.test.x
+        held_out = Part(dataset.test.inputs, seen, own[1], own[2]), dataset.test.y
+    names, files = (own[0], own[2]) if own else (list(map(str, range(len(dataset.train)))), None)
     return Simulation(
         folder=folder,
         classes=dataset.classes,
         sites=scenario.sites,
         given=scenario.given,
-        x=x,
-        shown=x if config.data.backbone is None else load_raw_data(config, data).train.x,
+        train=Part(x, x if raw is None else raw.train.x, names, files),
         normalize=None if noisy_inputs else dataset.normalize,
+        held_out=held_out,
         model=model_file.load(folder, trust=trust or own_code(folder)),
-        names=names,
-        files=files,
         versions=points[0].versions if points else {},
         digests=points[0].digests if points else {},
     )
-
-
-def _names(
-    config: configs.Config, train: LabeledData, data: Any
-) -> tuple[Sequence[str], Path | None]:
-    """What the samples are called in the user's own files, else their positions.
-
-    The folder, where they are files in it.
-    """
-    source = config.data.source.build() if data is None else None
-    if source is None or train.number is None or not hasattr(source, "names"):
-        return [str(row) for row in range(len(train))], None
-    listed = source.names()
-    names = [listed[number] for number in train.number.tolist()]
-    return names, source.path if isinstance(source, Folder) else None

@@ -1,4 +1,4 @@
-"""`flr audit` and `flr relabel`: which labels look wrong, and what a person has decided of them."""
+"""`flr audit`: which labels look wrong, of your own data or after a run."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from flr.report.table import Table, to_rich
 if TYPE_CHECKING:
     from flr.audit.findings import Audit
     from flr.audit.run_clients import Simulation
+    from flr.audit.scores import Scores
     from flr.audit.site_audit import SiteAudit
     from flr.audit.site_files import SiteFiles
 
@@ -136,32 +137,11 @@ def audit(
     audit_site(files, out, scorer.value, share, overwrite)
 
 
-def relabel(
-    labels: Annotated[Path, typer.Option(help="Table with names and labels.")],
-    corrections: Annotated[
-        list[Path], typer.Option(help="What the page has saved; may be repeated.")
-    ],
-    out: Annotated[Path, typer.Option(help="A new file; its log is OUT.log.csv.")],
-    label: Annotated[str | None, typer.Option(help="Column of labels, as for audit.")] = None,
-    name: Annotated[str | None, typer.Option(help="Column of names, as for audit.")] = None,
-) -> None:
-    """Write new labels: those accepted in corrections.csv, and all others as they are."""
-    from flr.audit import relabel as relabelling
-    from flr.audit.labels_file import some
-
-    done = relabelling.relabel(labels, corrections, out, name=name, label=label)
-    counts = ", ".join(f"{decision} {count:,}" for decision, count in done.decisions.items())
-    say(f"{done.changed:,} of {done.rows:,} labels changed ({counts}): {done.path}")
-    say(f"Every decision: {done.log}")
-    if done.new_labels:
-        wrap(f"Check: no sample had these labels before: {some(done.new_labels)}")
-
-
 def audit_run(asked: RunClients, out: Path | None, scorer: str, overwrite: bool) -> None:
     """The clients of a run, one after another; each has a folder of its own."""
     from flr.audit.findings import scores_of
     from flr.audit.run_clients import open_run
-    from flr.audit.site_audit import PAGE, clear, examine, likely_wrong, refuse_folder
+    from flr.audit.site_audit import PAGE, refuse_folder
     from flr.report import audit_truth
     from flr.simulation.folders import first_free
 
@@ -171,15 +151,17 @@ def audit_run(asked: RunClients, out: Path | None, scorer: str, overwrite: bool)
     refuse_folder(out, overwrite)
     found, scores, rows = {}, {}, []
     for client in asked.wanted(run):
-        with console.status(f"Client {client} of {len(run)}"):
-            site = run.site_audit(client)
-            scores[client] = scores_of(site.evidence, scorer)
-            clear(out / str(client))
-            one = found[client] = examine(site, out / str(client), scorer, scores[client])
-        low, high = 100 * one.rate.low, 100 * one.rate.high
-        suspects = likely_wrong(scores[client])
-        wrong, between = f"{100 * one.rate.estimate:.1f} %", f"{low:.1f} to {high:.1f} %"
-        rows.append((str(client), f"{one.samples:,}", wrong, between, f"{suspects:,}"))
+        with Steps(console) as steps:
+            site = run.site_audit(client, steps.of(f"Client {client}"))
+        scores[client] = scores_of(site.evidence, scorer)
+        found[client] = write_one(site, out / str(client), scorer, scores[client])
+        rows.append(row_of(str(client), found[client], scores[client]))
+    with Steps(console) as steps:
+        held_out = None if asked.clients else run.held_out_audit(steps.of("Test part"))
+    if held_out is not None:
+        judged = scores_of(held_out.evidence, scorer)
+        one = write_one(held_out, out / "test", scorer, judged)
+        rows.append(row_of("test", one, judged))
     heads = ("client", "samples", "wrong labels", "90 % interval", "suspects")
     console.print(to_rich(Table(heads, rows, align="r"), lines=False))
     say(f"To review: {out / (rows[0][0] if len(rows) == 1 else 'CLIENT') / PAGE}")
@@ -188,6 +170,21 @@ def audit_run(asked: RunClients, out: Path | None, scorer: str, overwrite: bool)
     truth = audit_truth.report(asked.folder, scores, rates, out=out)
     if truth is not None:
         wrap(beside_the_truth(truth["all"], out / audit_truth.NAME))
+
+
+def write_one(site: SiteAudit, folder: Path, scorer: str, scores: Scores) -> Audit:
+    """The folder of one client, in place of what an earlier audit has left there."""
+    from flr.audit.site_audit import clear, examine
+
+    clear(folder)
+    return examine(site, folder, scorer, scores)
+
+
+def row_of(name: str, found: Audit, scores: Scores) -> tuple[str, ...]:
+    """One line of the table on the terminal."""
+    low, high = 100 * found.rate.low, 100 * found.rate.high
+    wrong, between = f"{100 * found.rate.estimate:.1f} %", f"{low:.1f} to {high:.1f} %"
+    return name, f"{found.samples:,}", wrong, between, f"{int(scores.issue.sum()):,}"
 
 
 def beside_the_truth(measured: dict[str, Any], path: Path) -> str:

@@ -19,11 +19,12 @@ from rich.logging import RichHandler
 from flr import __version__
 from flr import config as configs
 from flr.cli import data, flower, portable, site
-from flr.cli.audit import audit, relabel
+from flr.cli.audit import audit
 from flr.cli.demo import demo
 from flr.cli.embed import embed
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
+from flr.cli.relabel import relabel
 from flr.cli.reproduce import reproduce
 from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, put, say
 from flr.config.own_runs import in_run_folder

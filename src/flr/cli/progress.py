@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Self
 
 from rich.console import Console
@@ -79,6 +80,12 @@ class Steps(WithBar):
         self.console, self.said = console, set[str]()
         self.bar = Progress(*columns, console=console, transient=True) if live else None
         self.task = self.bar.add_task("", total=1.0) if self.bar else None
+
+    def of(self, whose: str) -> Callable[[str, float], None]:
+        """For one of many: on a terminal its name is before each step, elsewhere nothing is."""
+        if self.bar is None:
+            return lambda _step, _share: None
+        return lambda step, share: self(f"{whose}: {step}", share)
 
     def __call__(self, step: str, share: float) -> None:
         step = step[:1].upper() + step[1:]

@@ -50,6 +50,15 @@ class Npz:
         train, test = (tables.npz_samples(self.path, arrays, part) for part in ("_train", "_test"))
         return assemble(self.path.stem, train, test, classes)
 
+    def names(self) -> tuple[list[str], list[str]]:
+        """The positions of the rows; those of an own part for testing as test/0, test/1, ..."""
+        arrays = tables.read_npz(self.path)
+        if "x_train" not in arrays:
+            rows = [str(row) for row in range(len(arrays["x"]))]
+            return rows, rows
+        train, test = (range(len(arrays[f"x_{part}"])) for part in ("train", "test"))
+        return [str(row) for row in train], [f"test/{row}" for row in test]
+
 
 @register("folder", kind="dataset", title="Images in folders")
 @dataclass(frozen=True)
@@ -69,14 +78,15 @@ class Folder:
         """Classes are the folders' names, sorted."""
         return self._read(images.at_once(self.size))
 
-    def names(self) -> list[str]:
-        """The images' paths below the folder, those for training first; none is decoded."""
+    def names(self) -> tuple[list[str], list[str]]:
+        """The images' paths below the folder, for training and for testing; none is decoded."""
         parts = images.parts(self.path)
-        found: list[str] = []
-        for part in parts or (self.path,):
-            listed = self._find(part, images.one_by_one(1)).names
-            found += [f"{part.name}/{name}" for name in listed] if parts else listed
-        return found
+        if parts is None:
+            found = self._find(self.path, images.one_by_one(1)).names
+            return found, found
+        listed = [self._find(part, images.one_by_one(1)).names for part in parts]
+        train, test = ([f"{p.name}/{n}" for n in own] for p, own in zip(parts, listed, strict=True))
+        return train, test
 
     @property
     def _find(self) -> Callable[[Path, images.Read], Samples]:
@@ -116,9 +126,10 @@ class Csv:
         samples = self._encoded(table) if needs_encoding(table) else tables.numeric(table)
         return assemble(self.path.stem, samples, None, None)
 
-    def names(self) -> list[str]:
-        """The lines of the rows."""
-        return [str(line) for line in tables.read_rows(self.path)[1]]
+    def names(self) -> tuple[list[str], list[str]]:
+        """The lines of the rows, which are for training and for testing."""
+        lines = [str(line) for line in tables.read_rows(self.path)[1]]
+        return lines, lines
 
     def _encoded(self, table: tables.Table) -> Samples:
         """By the rows that `assemble` will leave for training."""

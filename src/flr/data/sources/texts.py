@@ -32,9 +32,10 @@ class TextFile:
         samples = self._read()
         return assemble(self.path.stem, samples, None, None)
 
-    def names(self) -> list[str]:
-        """The lines of the texts."""
-        return self._read().names
+    def names(self) -> tuple[list[str], list[str]]:
+        """The lines of the texts, which are for training and for testing."""
+        lines = self._read().names
+        return lines, lines
 
     def _read(self) -> Samples:
         return read_texts(self.path, self.text, self.label, self.site)
