@@ -15,7 +15,8 @@ function ofPair() {
 /** Evenly spread over the order of suspicion: the first ones alone would say too much good. */
 function spread(from, count) {
   const taken = Math.min(count, from.length);
-  return Array.from({ length: taken }, (_, n) => from[Math.floor((n * from.length) / taken)]);
+  const step = (from.length - 1) / Math.max(1, taken - 1);
+  return Array.from({ length: taken }, (_, n) => from[Math.round(n * step)]);
 }
 
 const lookedAt = (i) => decisions.has(i) && !decisions.get(i).bulk && !isEarlier(decisions.get(i));
@@ -100,6 +101,13 @@ function showSample() {
   const sample = checks.get(pairKey());
   filter({ only: new Set(sample), state: "all" });
   go(firstOpen());
+}
+
+/** Leads back to the panel when the last one of the sample has been looked at. */
+function afterSample() {
+  if (!view.only || ![...view.only].every(lookedAt)) return;
+  byId("bulk").scrollIntoView({ block: "center" });
+  byId("bulk-acts").querySelector("button")?.focus({ preventScroll: true });
 }
 
 function showPair() {

@@ -51,6 +51,7 @@ function paintGrid() {
   if (byId("dock").hidden) return;
   byId("dock-words").replaceChildren(named(suspects[current()].name), ": ", ...sentence(current()));
   for (const part of byId("dock").querySelectorAll("[data-act]")) paintButton(part, current());
+  byId("dock").querySelector("[data-act=zoom]").hidden = !best(suspects[current()]);
 }
 
 function startGrid() {

@@ -109,6 +109,7 @@ function pairRow({ given, likely, count: times, rate: found }) {
   show.addEventListener("click", () => {
     filter({ ...NO_FILTER, given, suggested: likely });
     go(0);
+    byId("review").scrollIntoView();
   });
   return make(
     "tr",
@@ -132,6 +133,14 @@ function classRow({ at, labels, wrong }) {
 }
 
 const ISSUES = 10; // of a kind before the rest is asked for
+const KINDS = {
+  conflict: "Nearly the same samples with different labels",
+  near_duplicate: "Nearly the same samples",
+  outlier: "Samples unlike all others",
+  odd_file: "Odd files",
+  rare_class: "Rare classes",
+  similar_labels: "Labels that may mean the same",
+};
 
 /** Other things than labels, by kind: how many, what they are, and the samples they are about. */
 function fillIssues() {
@@ -150,7 +159,7 @@ function issueGroup([kind, found]) {
     more.textContent = `Show all ${whole(found.length)}`;
   };
   show(ISSUES);
-  return make("details", {}, make("summary", {}, `${kind} (${whole(found.length)})`), list, more);
+  return make("details", {}, make("summary", {}, `${KINDS[kind] ?? kind} (${whole(found.length)})`), list, more);
 }
 
 function issueItem({ names, text, rows }) {

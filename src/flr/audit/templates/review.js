@@ -104,6 +104,7 @@ function act(what, to) {
   arrange(next);
   go(view.at);
   announce(...inWords(i), last ? " This was the last one of the list." : "");
+  afterSample();
 }
 
 function clearCurrent() {

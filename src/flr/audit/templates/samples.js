@@ -54,7 +54,7 @@ function nearest(i) {
   const { near, given, suggested, words } = suspects[i];
   const both = [[near[0], given, "given"], [near[1], suggested, "suggested"]].filter(([rows]) => rows.length);
   if (!both.length || Array.isArray(words)) return "";
-  const groups = both.map(([rows, label]) => exampleGroup(rows, ["Most alike of ", classNamed(label)]));
+  const groups = both.map(([rows, label]) => exampleGroup(rows, ["Most alike, labelled ", classNamed(label)]));
   return make("div", { class: "near" }, ...groups);
 }
 
@@ -77,7 +77,7 @@ function showClasses() {
   const { given, suggested } = suspects[i];
   byId("classes-list").replaceChildren(...[given, suggested].map(typicalOf));
   byId("classes").showModal();
-  byId("classes-list").focus();
+  byId("classes-close").focus();
 }
 
 function typicalOf(label) {

@@ -70,18 +70,20 @@ function fromStudioTask(task) {
   const [last] = (task.annotations ?? task.completions ?? []).slice(-1);
   if (!last) return null;
   const found = (last.result ?? []).find(({ type }) => type === "choices");
-  const choice = last.was_cancelled || !found ? "" : String(found.value.choices[0]);
-  return fromStudioRow({ ...task.data, choice });
+  const choice = found ? String(found.value.choices[0]) : "";
+  return fromStudioRow({ ...task.data, choice, was_cancelled: last.was_cancelled });
 }
 
-/** A flat row as a decision: the choice is the right label, so another one than given is accepted. */
+/** A flat row as a decision: the choice is the right label, so another one than given is accepted.
+ * Nothing where nothing was chosen and the task was not skipped either. */
 function fromStudioRow(row) {
   const name = studioName(row);
   const i = suspectAt.get(name);
   const given = row.given ?? (i === undefined ? "" : classes[suspects[i].given]);
   const found = STUDIO_CHOICES.map((column) => row[column]).find((value) => value !== undefined);
   const label = String(found?.choices?.[0] ?? found ?? "");
-  const skipped = !label || String(row.was_cancelled).toLowerCase() === "true";
+  const skipped = String(row.was_cancelled).toLowerCase() === "true";
+  if (!label && !skipped) return null;
   const what = skipped ? "skip" : label === given ? "keep" : "accept";
   return { name, given, what, label: what === "accept" ? label : "", audit: row.audit ?? "" };
 }

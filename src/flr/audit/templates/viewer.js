@@ -35,8 +35,8 @@ const stageImage = () => byId("viewer-image");
 
 function fitting() {
   const { naturalWidth: width, naturalHeight: height } = stageImage();
-  const { clientWidth, clientHeight } = byId("stage");
-  return Math.min(MOST, clientWidth / width, clientHeight / height);
+  const { offsetWidth, offsetHeight } = byId("stage"); // with the room of its scroll bars
+  return Math.min(MOST, offsetWidth / width, offsetHeight / height);
 }
 
 function zoomed() {
@@ -48,7 +48,7 @@ function zoomed() {
   const { sample } = viewer;
   const original = image.src !== sample.picture || image.naturalWidth < 96;
   byId("viewer-size").textContent =
-    `${whole(image.naturalWidth)} × ${whole(image.naturalHeight)} pixels, at ${share(viewer.scale)}` +
+    `${whole(image.naturalWidth)} × ${whole(image.naturalHeight)} pixels, ${viewer.scale < 2 ? `at ${share(viewer.scale)}` : `${whole(viewer.scale)} times as large`}` +
     (original ? "" : ". Only this small picture is in the page");
 }
 
