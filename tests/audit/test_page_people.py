@@ -83,6 +83,7 @@ def test_all_of_it_fits_on_a_phone(show: Any, phone: None, axe: str, kind: str) 
     for script in STEPS.values():
         page.run("; ".join(script))
         assert page.run("return document.documentElement.scrollWidth") == 360
+        page.run("scrollTo(0, 0)")  # so that the bar that stays in sight covers nothing
         assert violations(page, axe, "target-size", "scrollable-region-focusable") == []
         page.run("document.querySelectorAll('dialog').forEach((d) => d.close())")
         page.run("filter(NO_FILTER); showGrid(false)")
