@@ -21,7 +21,6 @@ class Evidence:
     there; "global" and "local" are what the site has kept of predictions while it trained.
     `visited` says which rows of these mean something (None: nothing was kept). `source` is a
     sentence for people. `trained` tells whether the model may have memorized these labels.
-    `features` says which samples are alike, for the examples beside a suspect.
     """
 
     site: str
@@ -32,7 +31,7 @@ class Evidence:
     visited: Tensor | None  # bool, n
     source: str
     trained: bool = True
-    features: Tensor | None = None  # n x d
+    features: Tensor | None = None  # float, n x d, not normalised
 
     def __post_init__(self) -> None:
         where, n, classes = f"Audit of {self.site}", len(self.given), len(self.classes)

@@ -179,6 +179,7 @@ function startOverview() {
   document.title = `Label audit of ${audit.site} · flr`;
   byId("site").replaceChildren(named(audit.site));
   byId("verdict").textContent = audit.verdict;
+  byId("verdict").classList.toggle("unsure", audit.sure === false);
   byId("source").textContent = audit.source;
   byId("scorer").textContent = audit.scorer;
   byId("key").textContent = audit.key;
