@@ -109,6 +109,8 @@ def test_a_file_that_was_moved_leaves_its_thumbnail(show: Any, scans: Path) -> N
     page.keys("z")
     wait_for(page, "stageImage().naturalWidth === 96")
     assert "The file is not where it was" in page.text("#viewer-note")
+    page.keys("a")
+    assert page.text("#viewer-note") == ""
 
 
 def content_of(audit: Any, site: dict[str, Any], path: Path) -> dict[str, Any]:

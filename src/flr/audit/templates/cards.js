@@ -36,7 +36,10 @@ function article(i, kind, ...parts) {
 
 const decidedLine = (i) => make("p", { class: "decided", id: `decided-${i}` });
 
-const percent = (i) => make("strong", { class: "percent" }, share(suspects[i].probability), " likely wrong.");
+function percent(i) {
+  const [first, ...rest] = share(suspects[i].probability);
+  return make("strong", { class: "percent" }, first.toUpperCase(), rest.join(""), " likely wrong.");
+}
 
 /** The one sentence on a suspect. */
 function sentence(i) {

@@ -164,7 +164,8 @@ function issueGroup([kind, found]) {
 
 function issueItem({ names, text, rows }) {
   const pictured = rows.filter((row) => samples[row] && samples[row].words === undefined);
-  const looks = pictured.length ? [make("div", { class: "looks" }, ...pictured.slice(0, 6).map((row) => pictureButton(samples[row], null, 72)))] : [];
+  const pictures = pictured.slice(0, 6).map((row) => pictureButton(samples[row], null, 72));
+  const looks = pictures.length ? [make("div", { class: "looks" }, ...pictures)] : [];
   const list = names.flatMap((name, n) => (n ? [", ", named(name)] : [named(name)]));
   return make("li", {}, text, " ", make("span", { class: "soft" }, ...list), ...looks);
 }

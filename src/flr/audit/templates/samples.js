@@ -11,10 +11,13 @@ function look(i) {
 
 /** A picture that opens the large one. */
 function pictureButton(sample, i, side) {
-  if (!best(sample)) return make("p", { class: "features" }, "This picture is not in the page, which would be too large.");
+  const instead = (words) => make("p", { class: "features" }, words);
+  if (!best(sample)) return instead("This picture is not in the page, which would be too large.");
   const image = make("img", { alt: "", decoding: "async", loading: "lazy", width: side, height: side });
-  const broken = () => image.closest("button").replaceWith(make("p", { class: "features" }, "This picture cannot be shown."));
-  image.addEventListener("error", () => (sample.picture && !image.src.startsWith("data:") ? (image.src = sample.picture) : broken()));
+  image.addEventListener("error", () => {
+    if (sample.picture && !image.src.startsWith("data:")) image.src = sample.picture;
+    else image.closest("button").replaceWith(instead("This picture cannot be shown."));
+  });
   image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 64));
   image.src = sample.picture ?? best(sample);
   const label = `Enlarge the picture of ${shown(sample.name)}`;
@@ -82,5 +85,6 @@ function showClasses() {
 
 function typicalOf(label) {
   const rows = audit.typical[label] ?? [];
-  return make("section", {}, make("h3", {}, classNamed(label)), rows.length ? exampleGroup(rows, ["Typical samples with this label"]) : "No sample.");
+  const group = rows.length ? exampleGroup(rows, ["Typical samples with this label"]) : "No sample.";
+  return make("section", {}, make("h3", {}, classNamed(label)), group);
 }

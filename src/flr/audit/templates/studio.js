@@ -60,7 +60,8 @@ function fromStudioJson(text) {
     throw new Error(`Expected a JSON file of Label Studio; ${error.message}. Export it once more.`);
   }
   if (!tasks.every((task) => task && typeof task === "object")) {
-    throw new Error("Expected a list of tasks, as Label Studio exports it; got something else. Choose JSON or JSON-MIN there.");
+    const advice = "Choose JSON or JSON-MIN there.";
+    throw new Error(`Expected a list of tasks, as Label Studio exports it; got something else. ${advice}`);
   }
   return tasks.map(fromStudioTask).filter(Boolean);
 }
