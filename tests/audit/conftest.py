@@ -51,6 +51,7 @@ def show(browser: Any, audit_of: Callable[..., Audit], tmp_path: Path) -> Iterat
 
     def make(*values: Any, site: Any = None, fresh: bool = True, **changes: Any) -> Page:
         page = Page(browser, audit_of(*values, **changes), tmp_path / "audit.html", **(site or {}))
+        browser.get_log("browser")  # that of the tests before
         if fresh:
             page.run("localStorage.clear(); restoreAll(); arrange(); go(0, false)")
         return page

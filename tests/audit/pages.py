@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,16 @@ def make_audit(
     classes: Sequence[str] = CLASSES,
     names: Sequence[str] = (),
     called: str = "ward-7",
+    whole: Sequence[str] = (),
     **changes: Any,
 ) -> Audit:
-    """`count` suspects among ten times as many samples; classes take turns in fixed patterns."""
+    """`count` suspects among ten times as many samples; classes take turns in fixed patterns.
+
+    `whole` are the names of all samples of the site; without it suspects are the first rows.
+    """
     suspects = tuple(_suspect(i, count, classes, names) for i in range(count))
+    if whole:
+        suspects = tuple(replace(s, row=whole.index(s.name)) for s in suspects)
     found = 0.0
     budget = []
     for i, suspect in enumerate(suspects, 1):
@@ -102,20 +109,22 @@ def make_site(
     audit: Audit,
     pictures: Any = None,
     words: Any = None,
-    others: int = OTHERS,
+    whole: Sequence[str] = (),
     features: torch.Tensor | None = None,
     **changes: Any,
 ) -> SiteAudit:
-    """The site of an audit from `make_audit`: its suspects are the first rows, then `others`."""
-    position = {name: i for i, name in enumerate(audit.classes)}
-    given = [position[s.given] for s in audit.suspects]
-    names = [s.name for s in audit.suspects]
-    n, classes = len(names) + others, len(audit.classes)
+    """The site of an audit from `make_audit`, with some samples that are no suspects."""
+    suspects = [s.name for s in audit.suspects]
+    names = whole or suspects + [f"other {i}.png" for i in range(OTHERS)]
+    n, classes = len(names), len(audit.classes)
+    given = torch.arange(n) % classes
+    for suspect in audit.suspects:
+        given[suspect.row] = audit.classes.index(suspect.given)
     evidence = Evidence(
         site=audit.site,
-        names=names + [f"other {i}.png" for i in range(others)],
+        names=names,
         classes=audit.classes,
-        given=torch.tensor(given + [i % classes for i in range(others)]),
+        given=given,
         views={"model": torch.full((1, 1), 1 / classes).expand(n, classes)},
         visited=None,
         source=audit.source,

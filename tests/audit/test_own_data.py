@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import flr
 from flr.audit import features
+from flr.audit.run_clients import open_run
 from flr.audit.site_audit import SCORE_COLUMNS, examine
 from flr.audit.site_files import SiteFiles, open_site
 from flr.core.errors import DataError
@@ -247,3 +249,52 @@ def test_scans_of_many_bits(tmp_path):
     site = open_site(SiteFiles(folder, labels=tmp_path / "l.csv"))
     assert len(site.evidence) == COUNT
     assert site.pictures(0) is not None
+
+
+@pytest.fixture(scope="module")
+def trained(scans, tmp_path_factory) -> Path:
+    """A run on photographs in class folders, of which the last ones are for testing."""
+    folder = tmp_path_factory.mktemp("trained")
+    for number in range(COUNT):
+        part = "test" if number >= 45 else "train"
+        target = folder / "photos" / part / KINDS[number % 3] / f"{number:02}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(scans / f"{number:02}.png", target)
+    config = {
+        "rounds": 2,
+        "workers": 1,
+        "method": "flr",
+        "data": {"name": "folder", "path": str(folder / "photos"), "size": 12},
+        "partition": {"kind": "iid", "clients": 2},
+        "train": {"participation": 1.0},
+    }
+    flr.run(config, out=folder / "run")
+    return folder
+
+
+def test_after_a_run_samples_are_called_by_their_files(cli, trained, tmp_path):
+    done = cli("audit", trained / "run", "--out", tmp_path / "a")
+    assert done.code == 0, done.err
+    assert "In truth" not in done.out, "nobody has made a label wrong, so nobody knows"
+    assert not (tmp_path / "a" / "truth.json").exists()
+    found: dict[str, str] = {}
+    for part in ("0", "1", "test"):
+        rows = rows_of(tmp_path / "a" / part / "scores.csv")
+        assert {row["name"].split("/")[0] for row in rows} == {
+            "test" if part == "test" else "train"
+        }
+        found |= {row["name"]: row["given_label"] for row in rows}
+    assert len(found) == COUNT
+    assert all(name.split("/")[1] == label for name, label in found.items())
+    site = open_run(trained / "run").site_audit(0)
+    source = site.sources(0)
+    assert source is not None
+    assert source.is_file()
+    assert source.match(site.evidence.names[0])
+
+
+def test_the_state_of_a_simulated_client_is_in_another_order_than_the_files(trained):
+    state = trained / "run" / "checkpoint" / "state" / "0"
+    files = SiteFiles(trained / "photos", trained / "run", state=state, size=12)
+    with pytest.raises(DataError, match="flr audit RUN"):
+        open_site(files)

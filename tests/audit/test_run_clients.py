@@ -222,7 +222,7 @@ def test_data_of_a_python_run_is_needed_again(cli, tmp_path):
     assert "Use the data set that it was made from" in refused.message
     site = open_run(folder, (x, y)).site_audit(0)
     assert site.pictures(0) is None
-    assert site.features(0).startswith("feature 0 ")
+    assert site.features(0)[0][0] == "feature 0"
 
 
 def test_what_is_no_finished_run_is_refused(cli, run, tmp_path):

@@ -362,7 +362,7 @@ def test_a_folder_of_images(cli, pictures, tmp_path):
     assert all(name.split("/")[0] == label for name, label in labels.items())
     site = open_site(SiteFiles(pictures / "scans", pictures / "run", size=16))
     thumbnail = Image.open(io.BytesIO(site.pictures(0) or b""))
-    assert thumbnail.size == (51, SIDE), "from the file, not from the 16 pixels of the model"
+    assert thumbnail.size == (77, SIDE), "from the file, not from the 16 pixels of the model"
 
 
 def test_images_without_folders_and_images_that_are_gone(cli, pictures, tmp_path):
@@ -422,8 +422,8 @@ def test_a_table(cli, tmp_path, monkeypatch):
     assert labels["2"] == "type, 0", "line 1 is the header"
     site = open_site(SiteFiles(Path("t.csv"), Path("run"), label="diagnosis"))
     assert site.pictures(0) is None
-    assert site.features(0).startswith(f"f0 {x[0, 0]:.4g}, f1 ")
-    assert site.features(0).endswith("and 8 more")
+    assert site.features(0)[0] == ("f0", f"{x[0, 0]:.4g}")
+    assert len(site.features(0)) == 20
 
 
 def test_ten_thousand_classes(cli, tmp_path, monkeypatch):

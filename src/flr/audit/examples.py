@@ -80,8 +80,9 @@ def _nearest(
             alike = unit[rows[places]] @ unit[others].T
             alike[rows[places][:, None] == others] = -torch.inf
             best = alike.topk(min(NEAREST, len(others)), dim=1)
-            for place, values, picks in zip(places.tolist(), *best, strict=True):
-                found[place] = tuple(others[picks[values.isfinite()]].tolist())
+            picks, known = others[best.indices].tolist(), best.values.isfinite().sum(1).tolist()
+            for place, row, count in zip(places.tolist(), picks, known, strict=True):
+                found[place] = tuple(row[:count])  # itself is never finite, and so the last one
     return found
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from flr.audit import originals
-from flr.core.errors import DataError
+from flr.core.errors import ConfigError, DataError
 from flr.data import texts as data_texts
 from flr.data.on_disk import Inputs, Numbers
 
@@ -37,7 +37,7 @@ def from_files(root: Path, names: Sequence[str]) -> Thumbnails:
     def picture(row: int, side: int = SIDE) -> bytes | None:
         try:
             return encode(originals.read(root / names[row], side), side)
-        except DataError:
+        except (DataError, ConfigError):  # nothing that reads this kind is installed
             return None
 
     return picture

@@ -15,7 +15,8 @@ function ofPair() {
 /** Evenly spread over the order of suspicion: the first ones alone would say too much good. */
 function spread(from, count) {
   const taken = Math.min(count, from.length);
-  return Array.from({ length: taken }, (_, n) => from[Math.floor((n * from.length) / taken)]);
+  const step = (from.length - 1) / Math.max(1, taken - 1);
+  return Array.from({ length: taken }, (_, n) => from[Math.round(n * step)]);
 }
 
 const lookedAt = (i) => decisions.has(i) && !decisions.get(i).bulk && !isEarlier(decisions.get(i));
@@ -33,16 +34,26 @@ function paintBulk() {
 }
 
 const startWords = (open) =>
-  `${whole(open.length)} suspects of this pair are undecided. Look at ${SAMPLE} of them, spread over all, before you decide the rest at once.`;
+  `${whole(open.length)} suspects of this pair are undecided. ` +
+  `Look at ${SAMPLE} of them, spread over all, before you decide the rest at once.`;
 
 function checkedWords(sample, open) {
   const done = sample.filter(lookedAt);
-  if (done.length < sample.length) return `Looked at ${done.length} of the ${sample.length} of the sample. The rest can be decided when you have looked at all.`;
+  const ofAll = `${done.length} of the ${sample.length}`;
+  if (done.length < sample.length) {
+    return `Looked at ${ofAll} of the sample. The rest can be decided when you have looked at all.`;
+  }
   const { accept = 0, keep = 0, other = 0, skip = 0 } = tally(sample);
-  const found = `Of the ${sample.length} in the sample you accepted ${accept}, kept ${keep}, gave ${other} another class and skipped ${skip}.`;
+  const found =
+    `Of the ${sample.length} in the sample you accepted ${accept}, kept ${keep}, ` +
+    `gave ${other} another class and skipped ${skip}.`;
   if (!open.length) return `${found} None of this pair is undecided.`;
-  const most = Math.max(accept, keep);
-  return `${found} If the rest is like the sample, one decision for all ${whole(open.length)} would be wrong for about ${whole(open.length * (1 - most / sample.length))} of them; so small a sample could miss up to ${share(atWorst(sample.length, sample.length - most))}.`;
+  const misfits = sample.length - Math.max(accept, keep);
+  const wrong = whole((open.length * misfits) / sample.length);
+  return (
+    `${found} If the rest is like the sample, one decision for all ${whole(open.length)} would be wrong ` +
+    `for about ${wrong} of them; so small a sample could miss up to ${share(atWorst(sample.length, misfits))}.`
+  );
 }
 
 /** How many of a sample were accepted, kept, given another class and skipped. */
@@ -80,12 +91,13 @@ function atMost(size, misfits, p) {
 
 function bulkButtons(sample, open) {
   if (!sample) return [doing(`Look at ${SAMPLE}`, () => startCheck(SAMPLE), { class: "main" })];
-  if (!sample.every(lookedAt)) return [doing("Go to the sample", showSample, { class: "main" }), doing("Show the whole pair", showPair)];
+  const allOfPair = doing("Show the whole pair", showPair);
+  if (!sample.every(lookedAt)) return [doing("Go to the sample", showSample, { class: "main" }), allOfPair];
   const rest = whole(open.length);
-  const all = [["accept", `Accept the other ${rest}`], ["keep", `Keep the other ${rest}`], ["skip", `Skip the other ${rest}`]];
-  const buttons = open.length ? all.map(([what, text]) => doing(text, () => decideRest(what, open))) : [];
+  const all = open.length ? [["accept", "Accept"], ["keep", "Keep"], ["skip", "Skip"]] : [];
+  const buttons = all.map(([what, verb]) => doing(`${verb} the other ${rest}`, () => decideRest(what, open)));
   if (open.length > MORE) buttons.push(doing(`Look at ${MORE} more`, () => startCheck(MORE)));
-  return [...buttons, doing("Show the whole pair", showPair)];
+  return [...buttons, allOfPair];
 }
 
 function startCheck(count) {
@@ -100,6 +112,13 @@ function showSample() {
   const sample = checks.get(pairKey());
   filter({ only: new Set(sample), state: "all" });
   go(firstOpen());
+}
+
+/** Leads back to the panel when the last one of the sample has been looked at. */
+function afterSample() {
+  if (!view.only || ![...view.only].every(lookedAt)) return;
+  byId("bulk").scrollIntoView({ block: "center" });
+  byId("bulk-acts").querySelector("button")?.focus({ preventScroll: true });
 }
 
 function showPair() {

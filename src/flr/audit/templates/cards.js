@@ -24,7 +24,9 @@ function makeCard(i) {
   const claim = make("p", { id: `claim-${i}`, class: "claim" }, percent(i), " ", ...sentence(i));
   const words = make("div", { class: "words" }, title, claim, why);
   const outcome = make("div", { class: "outcome" }, decidedLine(i), " ", button("clear", "Clear", "Delete"));
-  return article(i, "card", look(i), words, buttons(), nearest(i), outcome);
+  // a text or a table may be long, so the question stands above it
+  const parts = suspects[i].words === undefined ? [look(i), words, buttons()] : [words, buttons(), look(i)];
+  return article(i, "card", ...parts, nearest(i), outcome);
 }
 
 function article(i, kind, ...parts) {
@@ -34,7 +36,10 @@ function article(i, kind, ...parts) {
 
 const decidedLine = (i) => make("p", { class: "decided", id: `decided-${i}` });
 
-const percent = (i) => make("strong", { class: "percent" }, share(suspects[i].probability), " likely wrong.");
+function percent(i) {
+  const [first, ...rest] = share(suspects[i].probability);
+  return make("strong", { class: "percent" }, first.toUpperCase(), rest.join(""), " likely wrong.");
+}
 
 /** The one sentence on a suspect. */
 function sentence(i) {
@@ -72,7 +77,7 @@ function paintCard(i) {
   for (const part of card.querySelectorAll("button, summary, [tabindex]")) part.tabIndex = isCurrent ? 0 : -1;
   for (const part of card.querySelectorAll("[data-act]")) paintButton(part, i);
   paintSecond(card, i);
-  const words = inWords(i);
+  const words = view.grid ? inFewWords(i) : inWords(i);
   const decided = card.querySelector(".decided");
   if (decided.textContent !== make("p", {}, ...words).textContent) decided.replaceChildren(...words);
 }
@@ -85,6 +90,13 @@ function paintButton(button, i) {
   else if (Object.hasOwn(WORDS, act) || act === "other") {
     button.setAttribute("aria-pressed", act === (other ? "other" : decision?.what));
   }
+}
+
+/** The same on a tile, where there is little room. */
+function inFewWords(i) {
+  const decision = decisions.get(i);
+  if (!decision) return [make("span", { class: "unseen" }, "Undecided")];
+  return decision.what === "skip" ? ["Skipped"] : [`${WORDS[decision.what]}: `, classNamed(labelAfter(i, decision))];
 }
 
 /** The decision on a suspect, as parts of a sentence. */

@@ -52,7 +52,7 @@ function readDecisions(text) {
   if (/^\uFEFF?\s*[[{]/.test(text)) return sift(fromStudioJson(text));
   const { header, rows } = tableRows(text);
   if (COLUMNS.every((column) => header.includes(column))) return sift(rows.map(checkRow));
-  if (STUDIO_MARKS.some((column) => header.includes(column))) return sift(rows.map(fromStudioRow));
+  if (STUDIO_MARKS.some((column) => header.includes(column))) return sift(rows.map(fromStudioRow).filter(Boolean));
   const missing = COLUMNS.filter((column) => !header.includes(column));
   throw new Error(
     `Expected the columns ${COLUMNS.join(", ")}; there is no ${missing.join(", ")}. ` +

@@ -24,7 +24,8 @@ function takenWords({ changes, left, earlier }) {
   const many = plural(changes.length, "decision", "decisions");
   if (!earlier) return `${many} loaded. Undo takes them back.`;
   const of = (what) => whole(changes.filter(([, decision]) => decision.what === what).length);
-  return `${many} of another audit or program taken over, by name and label: ${of("accept")} accepted, ${of("keep")} kept, ${of("skip")} skipped.${leftOut(left)}`;
+  const kinds = `${of("accept")} accepted, ${of("keep")} kept, ${of("skip")} skipped`;
+  return `${many} of another audit or program taken over, by name and label: ${kinds}.${leftOut(left)}`;
 }
 
 function takeOver({ changes }) {

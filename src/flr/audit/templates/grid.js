@@ -6,9 +6,10 @@ const IN_GRID = 60;
 const perPage = () => (view.grid ? IN_GRID : IN_LIST);
 
 function makeTile(i) {
-  const { name } = suspects[i];
+  const { name, given, suggested } = suspects[i];
+  const pair = [classNamed(given), " → ", classNamed(suggested)];
   const label = make("p", { id: `name-${i}`, class: "unseen" }, "Sample ", named(name));
-  const claim = make("p", { id: `claim-${i}`, class: "claim" }, shortPercent(i), classNamed(suspects[i].given), " → ", classNamed(suspects[i].suggested));
+  const claim = make("p", { id: `claim-${i}`, class: "claim" }, shortPercent(i), ...pair);
   return article(i, "tile", tileLook(i), label, claim, decidedLine(i));
 }
 
@@ -51,6 +52,7 @@ function paintGrid() {
   if (byId("dock").hidden) return;
   byId("dock-words").replaceChildren(named(suspects[current()].name), ": ", ...sentence(current()));
   for (const part of byId("dock").querySelectorAll("[data-act]")) paintButton(part, current());
+  byId("dock").querySelector("[data-act=zoom]").hidden = !best(suspects[current()]);
 }
 
 function startGrid() {

@@ -109,6 +109,7 @@ function pairRow({ given, likely, count: times, rate: found }) {
   show.addEventListener("click", () => {
     filter({ ...NO_FILTER, given, suggested: likely });
     go(0);
+    byId("review").scrollIntoView();
   });
   return make(
     "tr",
@@ -132,6 +133,14 @@ function classRow({ at, labels, wrong }) {
 }
 
 const ISSUES = 10; // of a kind before the rest is asked for
+const KINDS = {
+  conflict: "Nearly the same samples with different labels",
+  near_duplicate: "Nearly the same samples",
+  outlier: "Samples unlike all others",
+  odd_file: "Odd files",
+  rare_class: "Rare classes",
+  similar_labels: "Labels that may mean the same",
+};
 
 /** Other things than labels, by kind: how many, what they are, and the samples they are about. */
 function fillIssues() {
@@ -150,12 +159,13 @@ function issueGroup([kind, found]) {
     more.textContent = `Show all ${whole(found.length)}`;
   };
   show(ISSUES);
-  return make("details", {}, make("summary", {}, `${kind} (${whole(found.length)})`), list, more);
+  return make("details", {}, make("summary", {}, `${KINDS[kind] ?? kind} (${whole(found.length)})`), list, more);
 }
 
 function issueItem({ names, text, rows }) {
   const pictured = rows.filter((row) => samples[row] && samples[row].words === undefined);
-  const looks = pictured.length ? [make("div", { class: "looks" }, ...pictured.slice(0, 6).map((row) => pictureButton(samples[row], null, 72)))] : [];
+  const pictures = pictured.slice(0, 6).map((row) => pictureButton(samples[row], null, 72));
+  const looks = pictures.length ? [make("div", { class: "looks" }, ...pictures)] : [];
   const list = names.flatMap((name, n) => (n ? [", ", named(name)] : [named(name)]));
   return make("li", {}, text, " ", make("span", { class: "soft" }, ...list), ...looks);
 }
@@ -170,6 +180,7 @@ function startOverview() {
   document.title = `Label audit of ${audit.site} · flr`;
   byId("site").replaceChildren(named(audit.site));
   byId("verdict").textContent = audit.verdict;
+  byId("verdict").classList.toggle("unsure", audit.sure === false);
   byId("source").textContent = audit.source;
   byId("scorer").textContent = audit.scorer;
   byId("key").textContent = audit.key;

@@ -104,6 +104,7 @@ function act(what, to) {
   arrange(next);
   go(view.at);
   announce(...inWords(i), last ? " This was the last one of the list." : "");
+  afterSample();
 }
 
 function clearCurrent() {
@@ -163,7 +164,8 @@ function chooseFilter(side) {
   const present = [...times.keys()].sort((a, b) => times.get(b) - times.get(a) || a - b);
   const entries = present.map((value) => ({ text: classes[value], value, note: ` (${whole(times.get(value))})` }));
   const all = { text: "all classes", value: null };
-  choose(side === "given" ? "Show which label?" : "Show which suggestion?", [all, ...entries], (value) => filter({ [side]: value, only: null }));
+  const title = side === "given" ? "Show which label?" : "Show which suggestion?";
+  choose(title, [all, ...entries], (value) => filter({ [side]: value, only: null }));
 }
 
 function filter(wanted) {

@@ -11,10 +11,13 @@ function look(i) {
 
 /** A picture that opens the large one. */
 function pictureButton(sample, i, side) {
-  if (!best(sample)) return make("p", { class: "features" }, "This picture is not in the page, which would be too large.");
+  const instead = (words) => make("p", { class: "features" }, words);
+  if (!best(sample)) return instead("This picture is not in the page, which would be too large.");
   const image = make("img", { alt: "", decoding: "async", loading: "lazy", width: side, height: side });
-  const broken = () => image.closest("button").replaceWith(make("p", { class: "features" }, "This picture cannot be shown."));
-  image.addEventListener("error", () => (sample.picture && !image.src.startsWith("data:") ? (image.src = sample.picture) : broken()));
+  image.addEventListener("error", () => {
+    if (sample.picture && !image.src.startsWith("data:")) image.src = sample.picture;
+    else image.closest("button").replaceWith(instead("This picture cannot be shown."));
+  });
   image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 64));
   image.src = sample.picture ?? best(sample);
   const label = `Enlarge the picture of ${shown(sample.name)}`;
@@ -54,7 +57,7 @@ function nearest(i) {
   const { near, given, suggested, words } = suspects[i];
   const both = [[near[0], given, "given"], [near[1], suggested, "suggested"]].filter(([rows]) => rows.length);
   if (!both.length || Array.isArray(words)) return "";
-  const groups = both.map(([rows, label]) => exampleGroup(rows, ["Most alike of ", classNamed(label)]));
+  const groups = both.map(([rows, label]) => exampleGroup(rows, ["Most alike, labelled ", classNamed(label)]));
   return make("div", { class: "near" }, ...groups);
 }
 
@@ -77,10 +80,11 @@ function showClasses() {
   const { given, suggested } = suspects[i];
   byId("classes-list").replaceChildren(...[given, suggested].map(typicalOf));
   byId("classes").showModal();
-  byId("classes-list").focus();
+  byId("classes-close").focus();
 }
 
 function typicalOf(label) {
   const rows = audit.typical[label] ?? [];
-  return make("section", {}, make("h3", {}, classNamed(label)), rows.length ? exampleGroup(rows, ["Typical samples with this label"]) : "No sample.");
+  const group = rows.length ? exampleGroup(rows, ["Typical samples with this label"]) : "No sample.";
+  return make("section", {}, make("h3", {}, classNamed(label)), group);
 }

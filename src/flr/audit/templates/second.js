@@ -16,18 +16,20 @@ function isConflict(i) {
 const labelAfter = (i, { what, to }) => (what === "accept" ? to : suspects[i].given);
 
 function comparison() {
-  const both = [...second.decisions.keys()].filter((i) => hasOpinion(decisions.get(i)) && hasOpinion(second.decisions.get(i)));
+  const [ours, other] = [decisions, second.decisions].map((from) => (i) => hasOpinion(from.get(i)));
+  const both = [...second.decisions.keys()].filter((i) => ours(i) && other(i));
   const same = both.filter((i) => sameDecision(decisions.get(i), second.decisions.get(i)));
-  const theirs = [...second.decisions.keys()].filter((i) => hasOpinion(second.decisions.get(i)) && !hasOpinion(decisions.get(i)));
-  const mine = [...decisions.keys()].filter((i) => hasOpinion(decisions.get(i)) && !hasOpinion(second.decisions.get(i)));
+  const theirs = [...second.decisions.keys()].filter((i) => other(i) && !ours(i));
+  const mine = [...decisions.keys()].filter((i) => ours(i) && !other(i));
   return { both, same, theirs, mine, conflicts: both.filter(isConflict) };
 }
 
 /** Cohen's kappa of "the given label is right" against "another one is": agreement beyond chance. */
 function kappa(both) {
-  const wrong = (from) => both.filter((i) => labelAfter(i, from.get(i)) !== suspects[i].given).length / both.length;
+  const isWrong = (from, i) => labelAfter(i, from.get(i)) !== suspects[i].given;
+  const wrong = (from) => both.filter((i) => isWrong(from, i)).length / both.length;
   const [mine, theirs] = [wrong(decisions), wrong(second.decisions)];
-  const alike = (i) => (labelAfter(i, decisions.get(i)) !== suspects[i].given) === (labelAfter(i, second.decisions.get(i)) !== suspects[i].given);
+  const alike = (i) => isWrong(decisions, i) === isWrong(second.decisions, i);
   const seen = both.filter(alike).length / both.length;
   const chance = mine * theirs + (1 - mine) * (1 - theirs);
   return chance === 1 ? 1 : (seen - chance) / (1 - chance);
@@ -40,7 +42,8 @@ function paintSecondPanel() {
   if (!present) return;
   const { both, same, theirs, mine, conflicts } = comparison();
   byId("second-words").textContent = both.length
-    ? `You and ${second.name} both decided ${whole(both.length)}: the same for ${whole(same.length)} (${share(same.length / both.length)}; kappa ${kappa(both).toFixed(2)}). ` +
+    ? `You and ${second.name} both decided ${whole(both.length)}: the same for ${whole(same.length)} ` +
+      `(${share(same.length / both.length)}; kappa ${kappa(both).toFixed(2)}). ` +
       `${plural(conflicts.length, "conflict is", "conflicts are")} open.`
     : `You and ${second.name} have not decided the same suspects yet.`;
   byId("second-only").textContent = `Only you decided ${whole(mine.length)}, only the other reviewer ${whole(theirs.length)}.`;

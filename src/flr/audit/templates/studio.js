@@ -60,7 +60,8 @@ function fromStudioJson(text) {
     throw new Error(`Expected a JSON file of Label Studio; ${error.message}. Export it once more.`);
   }
   if (!tasks.every((task) => task && typeof task === "object")) {
-    throw new Error("Expected a list of tasks, as Label Studio exports it; got something else. Choose JSON or JSON-MIN there.");
+    const advice = "Choose JSON or JSON-MIN there.";
+    throw new Error(`Expected a list of tasks, as Label Studio exports it; got something else. ${advice}`);
   }
   return tasks.map(fromStudioTask).filter(Boolean);
 }
@@ -70,18 +71,20 @@ function fromStudioTask(task) {
   const [last] = (task.annotations ?? task.completions ?? []).slice(-1);
   if (!last) return null;
   const found = (last.result ?? []).find(({ type }) => type === "choices");
-  const choice = last.was_cancelled || !found ? "" : String(found.value.choices[0]);
-  return fromStudioRow({ ...task.data, choice });
+  const choice = found ? String(found.value.choices[0]) : "";
+  return fromStudioRow({ ...task.data, choice, was_cancelled: last.was_cancelled });
 }
 
-/** A flat row as a decision: the choice is the right label, so another one than given is accepted. */
+/** A flat row as a decision: the choice is the right label, so another one than given is accepted.
+ * Nothing where nothing was chosen and the task was not skipped either. */
 function fromStudioRow(row) {
   const name = studioName(row);
   const i = suspectAt.get(name);
   const given = row.given ?? (i === undefined ? "" : classes[suspects[i].given]);
   const found = STUDIO_CHOICES.map((column) => row[column]).find((value) => value !== undefined);
   const label = String(found?.choices?.[0] ?? found ?? "");
-  const skipped = !label || String(row.was_cancelled).toLowerCase() === "true";
+  const skipped = String(row.was_cancelled).toLowerCase() === "true";
+  if (!label && !skipped) return null;
   const what = skipped ? "skip" : label === given ? "keep" : "accept";
   return { name, given, what, label: what === "accept" ? label : "", audit: row.audit ?? "" };
 }

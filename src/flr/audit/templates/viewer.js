@@ -20,6 +20,7 @@ function enlarge(sample, i = null) {
   byId("viewer-title").replaceChildren(named(sample.name), ": labelled ", classNamed(sample.label));
   byId("viewer-words").replaceChildren(...(i === null ? ["An example."] : [percent(i), " ", ...sentence(i)]));
   byId("viewer-acts").hidden = i === null;
+  byId("viewer-note").textContent = "";
   shade();
   if (!byId("viewer").open) byId("viewer").showModal();
   byId("stage").focus();
@@ -28,15 +29,16 @@ function enlarge(sample, i = null) {
 /** Where the file is not where it was, the small picture is shown, and that is said. */
 function instead(image, { picture }) {
   if (picture) image.src = picture;
-  byId("viewer-note").textContent = "The file is not where it was when this page was made. This is the small picture in the page.";
+  byId("viewer-note").textContent =
+    "The file is not where it was when this page was made. This is the small picture in the page.";
 }
 
 const stageImage = () => byId("viewer-image");
 
 function fitting() {
   const { naturalWidth: width, naturalHeight: height } = stageImage();
-  const { clientWidth, clientHeight } = byId("stage");
-  return Math.min(MOST, clientWidth / width, clientHeight / height);
+  const { offsetWidth, offsetHeight } = byId("stage"); // with the room of its scroll bars
+  return Math.min(MOST, offsetWidth / width, offsetHeight / height);
 }
 
 function zoomed() {
@@ -45,10 +47,11 @@ function zoomed() {
   if (viewer.fitted) viewer.scale = fitting();
   image.style.width = `${image.naturalWidth * viewer.scale}px`;
   image.classList.toggle("tiny", viewer.scale > 2);
-  const { sample } = viewer;
+  const { sample, scale } = viewer;
+  const size = scale < 2 ? `at ${share(scale)}` : `${whole(scale)} times as large`;
   const original = image.src !== sample.picture || image.naturalWidth < 96;
   byId("viewer-size").textContent =
-    `${whole(image.naturalWidth)} × ${whole(image.naturalHeight)} pixels, at ${share(viewer.scale)}` +
+    `${whole(image.naturalWidth)} × ${whole(image.naturalHeight)} pixels, ${size}` +
     (original ? "" : ". Only this small picture is in the page");
 }
 
