@@ -240,8 +240,6 @@ def test_what_is_no_finished_run_is_refused(cli, run, tmp_path):
     [
         [],
         ["r", "--data", "x.npz", "--model", "m"],
-        ["r", "--share"],
-        ["r", "--label", "y"],
         ["r", "--client", "1", "--all"],
         ["x.npz", "--data", "x.npz"],
         ["x.npz", "l.csv", "--labels", "l.csv"],
@@ -253,6 +251,11 @@ def test_what_is_no_finished_run_is_refused(cli, run, tmp_path):
 )
 def test_options_that_do_not_go_together(words, cli):
     assert cli("audit", *words).code == 2
+
+
+@pytest.mark.parametrize("words", [["--share"], ["--label", "y"], ["l.csv"], ["--model", "m"]])
+def test_what_a_run_does_not_take(words, cli, run):
+    assert cli("audit", run, *words).code == 2
 
 
 @pytest.mark.parametrize("name", ["audit", "relabel"])
