@@ -17,6 +17,7 @@ TIMES = 100
 # Standard deviation of the log odds of all labels around the truth, where the noise model is not
 # that of the site: measured on digits and CIFAR-100 (docs/explanation/label-audit.md).
 MISFIT = 0.2
+OFF = 0.1  # of the log odds of the rate itself: on synthetic sites of 60 to 300 labels
 LIKELIEST = 50  # other classes of a sample that count in pairs
 _REFITS, _STEPS = 20, 5  # bootstrap samples, and steps of each from the fit of all
 _ENTRIES = 100_000  # samples x classes in a refit; with fewer samples the spread is scaled
@@ -56,13 +57,21 @@ def bootstrap(evidence: Evidence, scores: Scores, found: Fitted | None, sure: bo
         shifts = spread * torch.randn(TIMES, 1, generator=rng, dtype=torch.float64)
         base = torch.logit(scores.wrong.double(), eps=_LEAST) + _of_rival(evidence, found, rng)
         more = _resembling(found, rng)[:, None] * doubted(found, evidence.given)
-        wrong = (torch.sigmoid(base + shifts) + more).clamp(0, 1)
+        wrong = _off((torch.sigmoid(base + shifts) + more).clamp(0, 1), rng)
     elif len(evidence.classes) == 1:
         wrong = torch.zeros(TIMES, len(evidence), dtype=torch.float64)
     else:
         wrong = (torch.arange(TIMES)[:, None] % 2).expand(TIMES, len(evidence)).double()
     is_wrong = torch.rand(wrong.shape, generator=rng, dtype=torch.float64) < wrong
     return Bootstrap(torch.where(is_wrong, drawn, evidence.given), evidence.given)
+
+
+def _off(wrong: Tensor, rng: torch.Generator) -> Tensor:
+    """The same with rates that are off: sure probabilities would hardly move with log odds."""
+    rates = torch.logit(wrong.mean(1), eps=_LEAST)
+    rates = rates + OFF * torch.randn(len(rates), generator=rng, dtype=torch.float64)
+    pairs = zip(wrong, torch.sigmoid(rates).tolist(), strict=True)
+    return torch.stack([noise_model.matched(row, rate) for row, rate in pairs])
 
 
 def _of_rival(evidence: Evidence, found: Fitted, rng: torch.Generator) -> Tensor:
