@@ -42,8 +42,9 @@ def test_labels_and_features_are_enough(pair: bool) -> None:
     opinions = with_site_opinions(evidence, lambda _what, share: told.append(share))
     found, errors = score(opinions), evidence.given != true
     assert set(opinions.views) == {"site", "neighbours"}
-    assert float((found.issue == errors).double().mean()) > 0.96
-    assert audit(opinions, scores=found).rate.estimate == pytest.approx(0.2, abs=0.04)
+    assert float((found.issue == errors).double().mean()) > 0.94
+    rate = audit(opinions, scores=found).rate.estimate
+    assert rate == pytest.approx(float(errors.double().mean()), abs=0.04)
     assert told == sorted(told)
     assert told[-1] == 1.0
 

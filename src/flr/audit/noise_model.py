@@ -15,7 +15,8 @@ of these likelihoods is a leave-one-out one, and the strength s is the one for w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,6 +24,13 @@ from torch import Tensor
 # Samples that the prior of a row of T counts for, from "each site has confusions of its own" to
 # "all mistakes are even". Half a decade apart, as the likelihood hardly changes in between.
 STRENGTHS = (10.0, 30.0, 100.0, 300.0)
+# Sums of weights to start from. The likelihood can have two hills: opinions that say what labels
+# are given, and few mistakes; and bold opinions, and many mistakes that are made by rule.
+BOLDNESS = (1.0, 4.0)
+# Odds that mistakes are even, before any label is seen: people's are mostly not. Of 400 labels
+# with even mistakes, the likelihood's odds are 20 already.
+_EVEN_ODDS = 1 / 3
+EVEN = 100.0  # a strength from which on a site's own confusions count for little
 _ENTRIES = 500_000  # samples x classes for which all strengths are tried
 STEPS = 25  # of EM; more changed no rate by a tenth of a point
 _FEW_WRONG = (1.0, 4.0)  # what eps starts from: five labels, of which one was wrong
@@ -42,6 +50,9 @@ class Fitted:
     weights: Tensor  # a, one for each opinion
     strength: float
     fits: float  # mean log-likelihood of a label, each by what the others say
+    evenly: float = 1.0  # probability that mistakes are alike in all classes
+    rival: Fitted | None = None  # the best fit from the other start
+    doubtful: float = 0.0  # probability that the rival is right
 
     def wrong(self, given: Tensor) -> Tensor:
         """The probability that each label is wrong, n."""
@@ -61,9 +72,35 @@ def fit(opinions: Tensor, given: Tensor) -> Fitted:
     n, classes = opinions.shape[1:]
     some = slice(None, None, max(1, n * classes // _ENTRIES))  # of a large site, a part decides
     strengths = STRENGTHS if classes > 1 else STRENGTHS[-1:]
-    tried = [fit_with(opinions[:, some], given[some], strength) for strength in strengths]
-    best = max(tried, key=lambda fitted: fitted.fits)
-    return best if len(best.posterior) == n else fit_with(opinions, given, best.strength)
+    found = [
+        [fit_with(opinions[:, some], given[some], strength, bold=bold) for strength in strengths]
+        for bold in BOLDNESS
+    ]
+    rival, best = sorted((max(one, key=_fits) for one in found), key=_fits)
+    tried = [fitted for one in found for fitted in one]
+    alike = max((one.fits for one in tried if one.strength >= EVEN), default=-torch.inf)
+    other = max((one.fits for one in tried if one.strength < EVEN), default=-torch.inf)
+    samples = len(best.posterior)
+    if samples < n:
+        best, rival = (
+            fit_with(opinions, given, one.strength, bold=float(one.weights.sum()))
+            for one in (best, rival)
+        )
+    return replace(
+        best,
+        evenly=_better(samples * (alike - other) + math.log(_EVEN_ODDS)),
+        rival=rival,
+        doubtful=_better(samples * (rival.fits - best.fits)),
+    )
+
+
+def _fits(fitted: Fitted) -> float:
+    return fitted.fits
+
+
+def _better(gain: float) -> float:
+    """Probability of a model, by how much its log-likelihood is above that of another."""
+    return float(torch.tensor(gain).sigmoid())
 
 
 def fit_with(
@@ -71,16 +108,20 @@ def fit_with(
     given: Tensor,
     strength: float,
     *,
+    bold: float = 1.0,
     counting: Tensor | None = None,
     start: Fitted | None = None,
     steps: int = STEPS,
 ) -> Fitted:
-    """The same with one prior; `counting` makes some samples count more (Bayesian bootstrap)."""
+    """The same with one prior, from weights whose sum is `bold`.
+
+    `counting` makes some samples count more (Bayesian bootstrap).
+    """
     opinions = opinions.double()
     n, classes = opinions.shape[1:]
     counting = torch.ones(n, dtype=torch.float64) if counting is None else counting.double()
     if start is None:
-        weights = torch.full((len(opinions),), 1 / len(opinions), dtype=torch.float64)
+        weights = torch.full((len(opinions),), bold / len(opinions), dtype=torch.float64)
         counts, eps = torch.zeros(classes, classes, dtype=torch.float64), UNKNOWN
         own = torch.zeros(n, classes, dtype=torch.float64)
     else:

@@ -11,12 +11,13 @@ from torch import Tensor
 from flr.audit import noise_model
 from flr.audit.evidence import Evidence
 from flr.audit.noise_model import Fitted
-from flr.audit.scores import Scores, outside
+from flr.audit.scores import RESEMBLING, Scores, doubted, outside, resemblance
 
 TIMES = 100
 # Standard deviation of the log odds of all labels around the truth, where the noise model is not
 # that of the site: measured on digits and CIFAR-100 (docs/explanation/label-audit.md).
-MISFIT = 0.6
+MISFIT = 0.2
+OFF = 0.1  # of the log odds of the rate itself: on synthetic sites of 60 to 300 labels
 LIKELIEST = 50  # other classes of a sample that count in pairs
 _REFITS, _STEPS = 20, 5  # bootstrap samples, and steps of each from the fit of all
 _ENTRIES = 100_000  # samples x classes in a refit; with fewer samples the spread is scaled
@@ -43,28 +44,58 @@ class Bootstrap:
 def bootstrap(evidence: Evidence, scores: Scores, found: Fitted | None, sure: bool) -> Bootstrap:
     """Draws true labels from the posterior, each time with another guess at the site's rate.
 
-    A guess differs by which samples the noise model is fitted to (Bayesian bootstrap), and by how
-    far the site may be from any such model. Where the audit is not sure, none or all are wrong.
+    A guess differs by which samples the noise model is fitted to (Bayesian bootstrap), by how many
+    labels were given by resemblance, and by how far the site may be from any such model. Where
+    the audit is not sure, none or all are wrong.
     """
     rng = torch.Generator().manual_seed(0)  # the same findings each time for the same evidence
     others = scores.posterior.double().scatter(1, evidence.given[:, None], 0.0)
     others[others.sum(1) == 0] = 1.0  # never used, as nothing else is possible
     drawn = torch.multinomial(others, TIMES, replacement=True, generator=rng).T
-    if sure and len(evidence.classes) > 1:
+    if found is not None and sure:
         spread = misfit(evidence, found, rng)
         shifts = spread * torch.randn(TIMES, 1, generator=rng, dtype=torch.float64)
-        odds = torch.logit(scores.wrong.double(), eps=_LEAST)
-        wrong = torch.sigmoid(odds + shifts)
+        base = torch.logit(scores.wrong.double(), eps=_LEAST) + _of_rival(evidence, found, rng)
+        more = _resembling(found, rng)[:, None] * doubted(found, evidence.given)
+        wrong = _off((torch.sigmoid(base + shifts) + more).clamp(0, 1), rng)
+    elif len(evidence.classes) == 1:
+        wrong = torch.zeros(TIMES, len(evidence), dtype=torch.float64)
     else:
         wrong = (torch.arange(TIMES)[:, None] % 2).expand(TIMES, len(evidence)).double()
     is_wrong = torch.rand(wrong.shape, generator=rng, dtype=torch.float64) < wrong
     return Bootstrap(torch.where(is_wrong, drawn, evidence.given), evidence.given)
 
 
-def misfit(evidence: Evidence, found: Fitted | None, rng: torch.Generator) -> float:
+def _off(wrong: Tensor, rng: torch.Generator) -> Tensor:
+    """The same with rates that are off: sure probabilities would hardly move with log odds."""
+    rates = torch.logit(wrong.mean(1), eps=_LEAST)
+    rates = rates + OFF * torch.randn(len(rates), generator=rng, dtype=torch.float64)
+    pairs = zip(wrong, torch.sigmoid(rates).tolist(), strict=True)
+    return torch.stack([noise_model.matched(row, rate) for row, rate in pairs])
+
+
+def _of_rival(evidence: Evidence, found: Fitted, rng: torch.Generator) -> Tensor:
+    """Other log odds in the draws in which the fit from the other start is right, times x n."""
+    drawn = torch.rand(TIMES, 1, generator=rng, dtype=torch.float64) < found.doubtful
+    rival = found if found.rival is None else found.rival
+    best, other = (torch.logit(f.wrong(evidence.given), eps=_LEAST) for f in (found, rival))
+    return torch.where(drawn, (other - best)[None], 0.0)
+
+
+def _resembling(found: Fitted, rng: torch.Generator) -> Tensor:
+    """Shares of labels given by resemblance, less the one that scores assume.
+
+    Drawn from the beta distribution with the known mean that falls from its mode at 0 to 0 at 1:
+    anything is possible, less is likelier.
+    """
+    falls = 1 / RESEMBLING - 1
+    share = 1 - torch.rand(TIMES, generator=rng, dtype=torch.float64) ** (1 / falls)
+    even = torch.rand(TIMES, generator=rng, dtype=torch.float64) < found.evenly
+    return torch.where(even, 0.0, share) - resemblance(found)
+
+
+def misfit(evidence: Evidence, found: Fitted, rng: torch.Generator) -> float:
     """Standard deviation of a shift of all log odds: by chance, and by what the model is not."""
-    if found is None:
-        return MISFIT
     classes, n = len(evidence.classes), len(evidence)
     rows = torch.randperm(n, generator=rng)[: max(_ENTRIES // classes, 1)]
     views = torch.stack([evidence.views[name][rows] for name in outside(evidence)])
