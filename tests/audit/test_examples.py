@@ -60,11 +60,7 @@ def test_doubted_labels_are_no_examples_while_others_are_left() -> None:
     assert found.typical[2] == (4,), "of a class without any trusted label, what there is"
 
 
-def test_odd_features_and_none_at_all() -> None:
-    values = torch.tensor([[1.0, 7], [float("nan"), 7], [float("inf"), 7], [2, 7]])
-    found = examples.find(evidence([0, 1, 1, 0], values), [suspect(0, "a", "b")])
-    assert found.nearest[0][0] == (3,)
-    assert set(found.nearest[0][1]) == {1, 2}
+def test_without_features_nothing_is_alike() -> None:
     found = examples.find(evidence([0, 1, 1, 0], None), [suspect(0, "a", "b")])
     assert found.nearest == [((), ())]
     assert found.typical == {0: (3,), 1: (1, 2)}

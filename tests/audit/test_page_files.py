@@ -179,7 +179,6 @@ def test_texts_and_tables_for_label_studio(show: Any, downloads: Path) -> None:
     assert first["data"]["table"] == {"age": "0", "=x": "1"}
     assert first["annotations"][0]["result"][0]["to_name"] == "table"
     page = show(site={"pictures": no_picture, "words": lambda row: f"text {row}", "kind": "text"})
-    page.keys("a")
     file = page.download(downloads / "label-studio.json", "[data-save=json]")
     assert json.loads(file.read_text(encoding="utf-8"))[3]["data"]["text"] == "text 3"
 

@@ -63,7 +63,7 @@ def _members(
 
 def _unit(features: Tensor) -> Tensor:
     """Of mean 0 and spread 1 in each column, since units of a table differ; then of length 1."""
-    values = torch.nan_to_num(features.float())
+    values = features.float()
     spread, mean = torch.std_mean(values, dim=0, correction=0)
     scaled = (values - mean) / torch.where(spread > 0, spread, torch.ones_like(spread))
     return torch.nn.functional.normalize(scaled, dim=1)

@@ -59,7 +59,7 @@ function paintProgress() {
     `${whole(accepted)} accepted, ${whole(kept)} kept, ${whole(skipped)} skipped`;
   byId("undo").disabled = past.length === 0;
   byId("next-open").disabled = decisions.size === suspects.length;
-  for (const save of document.querySelectorAll("[data-save]")) save.disabled = decisions.size === 0;
+  byId("save").disabled = decisions.size === 0;
   byId("not-stored").hidden = stored;
   paintEarlier();
 }
