@@ -187,9 +187,9 @@ def relabelled(site: Evidence, decided: Iterable[tuple[str, ...]], folder: Path)
     given = [site.classes[label] for label in site.given.tolist()]
     write_labels(folder / "labels.csv", site.names, given)
     write_atomically(folder / "corrections.csv", as_csv(CORRECTIONS, decided))
-    relabel(folder / "labels.csv", folder / "corrections.csv", folder / "new.csv")
+    relabel(folder / "labels.csv", [folder / "corrections.csv"], folder / "new.csv")
     place = {name: number for number, name in enumerate(site.classes)}
-    return torch.tensor([place[name] for name in read_labels(folder / "new.csv").column("label")])
+    return torch.tensor([place[name] for name in read_labels(folder / "new.csv").labels])
 
 
 def facts(run: Run, truth: Truth, given: Tensor, seen: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Federated learning when labels are wrong: FLR, its baselines, and what was memorized where.
 
 `flr.run(config)` trains a simulated federation and returns a `Run`; `flr.resume(folder)` goes on
-with one. `flr.LabelMixture` is FLR's regulariser for your own training loop. `flr.register`,
+with one. `flr.audit_labels(labels, features=...)` says which labels look wrong, without any run.
+`flr.LabelMixture` is FLR's regulariser for your own training loop. `flr.register`,
 `flr.Method`, `flr.Traits` and `flr.Declared` are what a method of your own needs.
 """
 
@@ -9,11 +10,22 @@ from flr.core import bits
 
 bits.prepare()  # before anything imports torch
 
+from flr.audit.label_table import audit_labels  # noqa: E402
 from flr.core.contract import Method  # noqa: E402
 from flr.core.registry import register  # noqa: E402
 from flr.core.traits import Declared, Traits  # noqa: E402
 from flr.methods.shared.soft_labels import LabelMixture  # noqa: E402
 from flr.simulation.api import Run, resume, run  # noqa: E402
 
-__all__ = ["Declared", "LabelMixture", "Method", "Run", "Traits", "register", "resume", "run"]
+__all__ = [
+    "Declared",
+    "LabelMixture",
+    "Method",
+    "Run",
+    "Traits",
+    "audit_labels",
+    "register",
+    "resume",
+    "run",
+]
 __version__ = "0.1.0"

@@ -1,68 +1,16 @@
-"""A browser for the pages, and audits to show in it."""
+"""A browser for the pages."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flr.audit.findings import Audit, ClassPair, ClassRate, Rate, Suspect
-
-CLASSES = ("cat", "dog", "frog", "horse")
-
-
-def make_audit(
-    count: int = 60,
-    classes: Sequence[str] = CLASSES,
-    names: Sequence[str] = (),
-    **changes: Any,
-) -> Audit:
-    """`count` suspects among ten times as many samples; classes take turns in fixed patterns."""
-    suspects = tuple(_suspect(i, count, classes, names) for i in range(count))
-    found = 0.0
-    budget = []
-    for i, suspect in enumerate(suspects, 1):
-        found += suspect.probability
-        budget.append((i, found))
-    samples = 10 * count
-    rate = Rate(0.06, 0.05, 0.08)
-    values = {
-        "site": "ward-7",
-        "samples": samples,
-        "classes": tuple(classes),
-        "verdict": f"About 6 % of {samples:,} labels look wrong (between 5 and 8 %).",
-        "rate": rate,
-        "per_class": tuple(ClassRate(name, samples // len(classes), rate) for name in classes),
-        "pairs": tuple(ClassPair(a, b, 12.4, rate) for a, b in pairwise(classes)),
-        "suspects": suspects,
-        "budget": tuple(budget),
-        "unchecked": ("Samples without a label.", "Whether two samples are the same."),
-        "source": "Two views: the tables of FLR and the global model.",
-        "scorer": "flr",
-        "key": hashlib.sha256(repr((names, classes, count)).encode()).hexdigest()[:16],
-    }
-    return Audit(**(values | changes))
-
-
-def _suspect(i: int, count: int, classes: Sequence[str], names: Sequence[str]) -> Suspect:
-    given = i % len(classes)
-    suggested = (given + 1 + (i // 7) % (len(classes) - 1)) % len(classes)
-    return Suspect(
-        row=i,
-        name=names[i] if i < len(names) else f"scan {i}.png",
-        given=classes[given],
-        suggested=classes[suggested],
-        probability=0.99 - 0.6 * i / count,
-        confidence=0.5 + 0.45 * ((i * 37) % 101) / 101,
-        margin=0.4,
-        agree=i % 3 > 0,
-        reason=f"Reason {i}: both views name another class.",
-    )
+from flr.audit.findings import Audit
+from tests.audit.pages import Page, make_audit
 
 
 @pytest.fixture(scope="session")
@@ -95,3 +43,41 @@ def browser(downloads: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     window = selenium.Chrome(options, selenium.ChromeService(driver))
     yield window
     window.quit()
+
+
+@pytest.fixture
+def show(browser: Any, audit_of: Callable[..., Audit], tmp_path: Path) -> Iterator[Any]:
+    """Writes an audit's page and opens it, without decisions from before."""
+
+    def make(*values: Any, site: Any = None, fresh: bool = True, **changes: Any) -> Page:
+        page = Page(browser, audit_of(*values, **changes), tmp_path / "audit.html", **(site or {}))
+        browser.get_log("browser")  # that of the tests before
+        if fresh:
+            page.run("localStorage.clear(); restoreAll(); arrange(); go(0, false)")
+        return page
+
+    yield make
+    browser.get("about:blank")
+
+
+@pytest.fixture
+def phone(browser: Any) -> Iterator[None]:
+    """A window as wide as a phone's."""
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 360, "height": 800, "deviceScaleFactor": 2, "mobile": True},
+    )
+    yield
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.fixture
+def scheme(browser: Any) -> Iterator[Callable[[str], None]]:
+    """Sets what the person prefers: "light" or "dark"."""
+
+    def prefer(name: str) -> None:
+        media = {"features": [{"name": "prefers-color-scheme", "value": name}]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+    yield prefer
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

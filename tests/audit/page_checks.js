@@ -12,7 +12,7 @@ function nameOf(element) {
 
 /** Controls and landmarks that a screen reader could not name. */
 function unnamed() {
-  const kinds = "button, input, select, a, progress, article, dialog, img, svg, pre[tabindex], nav";
+  const kinds = "button, input, select, a, progress, article, dialog, img:not([alt='']), svg, pre[tabindex], nav";
   const open = all(kinds).filter((e) => !e.closest("dialog:not([open]), [hidden]"));
   return open.filter((e) => !nameOf(e)?.trim()).map(start);
 }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 import re
 import threading
@@ -15,128 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
-from flr.audit.findings import Audit
 from flr.audit.page import write_page
+from flr.audit.pictures import no_picture
 from flr.audit.relabel import read_corrections
 from flr.core.errors import DataError
 from flr.core.plain_text import to_cell
-
-CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
-
-HOSTILE = (
-    "plain",
-    "</script><script>window.hacked = 1</script>",
-    '<img src=x onerror="window.hacked = 2">',
-    'comma, "quote" and\nnew line',
-    '=HYPERLINK("x")',
-    "@sum; -1 + 2",
-    "кошка 🐈 \u2028 next",
-    "حصان ‮ left",
-    "",
-    " spaces around ",
-    "x" * 300,
-    "constructor",
-)
-
-
-def picture(number: int) -> bytes:
-    image = Image.new("RGB", (16, 16), ((number * 40) % 256, 90, 160))
-    file = io.BytesIO()
-    image.save(file, "PNG" if number % 2 else "JPEG")
-    return file.getvalue()
-
-
-class Page:
-    """What a person can see and do."""
-
-    def __init__(self, browser: Any, audit: Audit, path: Path, pictures: Any = picture) -> None:
-        write_page(audit, pictures, lambda row: f"age {row}, heart rate 80", path)
-        self.browser, self.audit, self.path = browser, audit, path
-        self.actions = pytest.importorskip("selenium.webdriver").ActionChains
-        self.open()
-
-    def open(self) -> None:
-        self.browser.get(self.path.as_uri())
-
-    def run(self, script: str, *values: Any) -> Any:
-        return self.browser.execute_script(script, *values)
-
-    def check(self, rule: str) -> list[str]:
-        """What breaks a rule of page_checks.js."""
-        return list(self.run(f"{CHECKS} return {rule}()"))
-
-    def each(self, css: str, value: str) -> list[Any]:
-        """`value`, an expression over the element `e`, for all elements."""
-        return list(
-            self.run(
-                f"return [...document.querySelectorAll(arguments[0])].map((e) => {value})", css
-            )
-        )
-
-    def one(self, css: str) -> Any:
-        return self.browser.find_element("css selector", css)
-
-    def all(self, css: str) -> list[Any]:
-        return list(self.browser.find_elements("css selector", css))
-
-    def text(self, css: str) -> str:
-        return str(self.run("return document.querySelector(arguments[0]).textContent", css))
-
-    def keys(self, *keys: str) -> None:
-        """Typed one after the other at whatever has the focus."""
-        self.actions(self.browser).send_keys(*keys).perform()
-
-    def click(self, css: str) -> None:
-        self.run("arguments[0].scrollIntoView({block: 'center'})", self.one(css))
-        self.one(css).click()
-
-    @property
-    def names(self) -> list[str]:
-        return self.each("#suspects h3 bdi", "e.textContent")
-
-    @property
-    def current(self) -> str:
-        return self.text(".card.current h3 bdi")
-
-    @property
-    def progress(self) -> str:
-        return self.text("#progress").split(": ")[1]
-
-    def pick(self, what: str) -> None:
-        """Searches in the dialog and takes the first class found."""
-        self.keys(*what, "\ue007")
-
-    def saved(self, downloads: Path) -> list[list[str]]:
-        """The rows of the file that the button saves."""
-        target = downloads / "corrections.csv"
-        target.unlink(missing_ok=True)
-        self.click("#save")
-        for _ in range(200):
-            if target.exists() and not list(downloads.glob("*.crdownload")):
-                break
-            self.browser.execute_async_script("setTimeout(arguments[0], 25)")
-        with target.open(encoding="utf-8", newline="") as file:
-            return list(csv.reader(file, strict=True))
-
-
-@pytest.fixture
-def show(browser: Any, audit_of: Callable[..., Audit], tmp_path: Path) -> Iterator[Any]:
-    """Writes an audit's page and opens it, without decisions from before."""
-
-    def make(*values: Any, pictures: Any = picture, **changes: Any) -> Page:
-        page = Page(browser, audit_of(*values, **changes), tmp_path / "audit.html", pictures)
-        page.run("localStorage.clear(); decisions.clear(); past.length = 0; paint()")
-        return page
-
-    yield make
-    browser.get("about:blank")
+from tests.audit.pages import HOSTILE, make_site, picture
 
 
 def test_one_file_that_names_what_may_run(audit_of: Any, tmp_path: Path) -> None:
-    path = tmp_path / "audit.html"
-    write_page(audit_of(12, classes=HOSTILE, names=HOSTILE), picture, str, path)
+    path, audit = tmp_path / "audit.html", audit_of(12, classes=HOSTILE, names=HOSTILE)
+    write_page(audit, make_site(audit), path)
     text = path.read_text(encoding="utf-8")
     assert text.count("<script") == text.count("</script>") == 2
     assert "<img" not in text
@@ -147,13 +35,14 @@ def test_one_file_that_names_what_may_run(audit_of: Any, tmp_path: Path) -> None
     assert "unsafe" not in policy
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
     assert tuple(data["classes"]) == HOSTILE
-    sent = data["suspects"][0]["picture"].split(",")[1]
+    sent = data["rows"]["0"]["picture"].split(",")[1]
     assert base64.b64decode(sent) == picture(0)
 
 
 def test_other_pictures_are_refused(audit_of: Any, tmp_path: Path) -> None:
+    site = make_site(audit_of(), pictures=lambda *_: b"<svg onload=1>")
     with pytest.raises(DataError, match=r"PNG or JPEG thumbnail of scan 0\.png; got bytes"):
-        write_page(audit_of(), {0: b"<svg onload=1>"}.get, str, tmp_path / "audit.html")
+        write_page(audit_of(), site, tmp_path / "audit.html")
     assert not (tmp_path / "audit.html").exists()
 
 
@@ -163,9 +52,7 @@ def test_it_begins_with_the_verdict(show: Any) -> None:
     assert page.text("#verdict") == page.audit.verdict
     assert page.browser.title == "Label audit of ward-7 · flr"
     first = page.text("#card-0")
-    assert "Given cat" in first
-    assert "Suggested dog (50\u00a0% sure)" in first
-    assert "Given label is wrong 99\u00a0%" in first
+    assert "99\u00a0% likely wrong. Labelled cat, but looks like dog." in first
     assert page.audit.suspects[0].reason in first
     assert page.run("return document.querySelector('#card-0 img').naturalWidth") == 16
     unchecked = [item.text for item in page.all("#unchecked li")]
@@ -176,9 +63,9 @@ def test_it_begins_with_the_verdict(show: Any) -> None:
 
 def test_a_sample_without_a_picture_shows_its_features(show: Any) -> None:
     broken = b"\x89PNG\r\n\x1a\n but not further"
-    page = show(pictures={0: None, 1: broken}.get)
+    page = show(site={"pictures": lambda row, *_: {1: broken}.get(row)})
     assert page.text("#card-0 .features") == "age 0, heart rate 80"
-    page.browser.execute_async_script("setTimeout(arguments[0], 100)")
+    page.wait(100)
     assert page.text("#card-1 .features") == "This picture cannot be shown."
 
 
@@ -194,7 +81,7 @@ def test_buttons_decide_and_go_on(show: Any) -> None:
     assert page.text("#card-5 .decided") == "Skipped: left open."
     pressed = "#card-{} [data-act={}][aria-pressed=true]"
     assert all(page.all(pressed.format(*of)) for of in ((0, "accept"), (1, "keep"), (5, "skip")))
-    assert len(page.all("[aria-pressed=true]")) == 3
+    assert len(page.all("#suspects [aria-pressed=true]")) == 3
     assert page.progress == "1 accepted, 1 kept, 1 skipped"
     assert page.text("#said") == "Skipped: left open."
     page.click("#card-1 [data-act=clear]")
@@ -233,9 +120,9 @@ def test_a_held_key_decides_once(show: Any) -> None:
 
 def test_the_last_key_of_a_page_turns_it(show: Any) -> None:
     page = show(45)
-    assert page.text("#page") == "Page 1 of 3"
+    assert page.page == "1 of 3"
     page.keys(*"a" * 20)
-    assert page.text("#page") == "Page 2 of 3"
+    assert page.page == "2 of 3"
     assert page.names == [f"scan {i}.png" for i in range(20, 40)]
     page.click("#after")
     assert page.names == [f"scan {i}.png" for i in range(40, 45)]
@@ -277,7 +164,7 @@ def test_filters_list_what_they_say(show: Any) -> None:
     page.click("#filter-suggested")
     page.pick("cat")
     assert page.names == wanted(given="frog", suggested="cat")
-    assert page.text("#filter-given") == "Given: frog"
+    assert page.text("#filter-given") == "Labelled: frog"
     page.keys("a")
     page.click("#state option[value=open]")
     assert page.names == wanted(given="frog", suggested="cat")[1:]
@@ -304,8 +191,8 @@ def test_undecided_ones_leave_their_list_and_come_back(show: Any) -> None:
 def test_a_pair_leads_to_its_suspects(show: Any) -> None:
     page = show()
     page.click("#pairs tr:nth-child(2) button")
-    assert page.text("#filter-given") == "Given: dog"
-    assert page.text("#filter-suggested") == "Suggested: frog"
+    assert page.text("#filter-given") == "Labelled: dog"
+    assert page.text("#filter-suggested") == "Looks like: frog"
     assert page.names
     assert page.run("return document.activeElement.tagName") == "ARTICLE"
 
@@ -400,13 +287,13 @@ def test_it_says_when_the_storage_is_full(show: Any) -> None:
 
 
 def test_hostile_names_are_text_and_come_out_exactly(show: Any, downloads: Path) -> None:
-    page = show(len(HOSTILE), classes=HOSTILE, names=HOSTILE, site=HOSTILE[1])
+    page = show(len(HOSTILE), classes=HOSTILE, names=HOSTILE, called=HOSTILE[1])
     page.keys(*"a" * 6, *"k" * 6)
     assert page.run("return window.hacked") is None
     assert page.browser.get_log("browser") == []
     visible = [name if name.strip() else f"“{name}” (blank)" for name in HOSTILE]
     assert page.names == visible
-    assert page.text("#card-1 dd") == visible[1]
+    assert page.text("#card-1 .claim bdi") == visible[1]
     header, *rows = page.saved(downloads)
     assert header == ["name", "given", "decision", "label", "audit"]
     wanted = [
@@ -434,27 +321,16 @@ def test_a_saved_file_can_be_loaded_elsewhere(show: Any, downloads: Path, tmp_pa
     page = show(len(HOSTILE), classes=HOSTILE, names=HOSTILE)
     page.keys("k")
     page.one("#file").send_keys(str(file))
-    _until(page, "#loaded", "elsewhere.csv: 12 decisions loaded.")
+    page.until("#loaded", "elsewhere.csv: 12 decisions loaded.")
     assert page.progress == "5 accepted, 4 kept, 3 skipped"
     assert page.saved(downloads) == rows
     page.click("#undo")
     assert page.progress == "0 accepted, 1 kept, 0 skipped"
 
 
-def _until(page: Page, css: str, words: str) -> None:
-    found = ""
-    for _ in range(200):
-        found = page.text(css)
-        if words in found:
-            return
-        page.browser.execute_async_script("setTimeout(arguments[0], 10)")
-    raise AssertionError(f"{css} says {found!r}, not {words!r}")
-
-
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("scan 0.png,cat,accept,dog,other", "Row 3: it belongs to audit other; this page is audit"),
         ("scan 99.png,cat,keep,,KEY", "“scan 99.png” is not among the suspects"),
         ("scan 0.png,dog,keep,,KEY", "has the label “cat” here and “dog” in the file"),
         ("scan 0.png,cat,constructor,,KEY", "expected accept, keep or skip"),
@@ -470,7 +346,7 @@ def test_a_file_that_does_not_fit_changes_nothing(
     file = tmp_path / "mine.csv"
     file.write_text((good + row + "\n").replace("KEY", page.audit.key), encoding="utf-8")
     page.one("#file").send_keys(str(file))
-    _until(page, "#loaded", "mine.csv: does not fit. ")
+    page.until("#loaded", "mine.csv: does not fit. ")
     assert words in page.text("#loaded")
     assert page.progress == "0 accepted, 0 kept, 0 skipped"
 
@@ -479,7 +355,7 @@ def test_a_file_of_another_kind_is_refused(show: Any, tmp_path: Path) -> None:
     page = show()
     (tmp_path / "labels.csv").write_text("name,label\nscan 0.png,cat\n")
     page.one("#file").send_keys(str(tmp_path / "labels.csv"))
-    _until(page, "#loaded", "there is no given, decision, audit")
+    page.until("#loaded", "there is no given, decision, audit")
 
 
 def test_a_file_edited_in_a_spreadsheet_is_read(show: Any, tmp_path: Path) -> None:
@@ -488,7 +364,7 @@ def test_a_file_edited_in_a_spreadsheet_is_read(show: Any, tmp_path: Path) -> No
     file = tmp_path / "edited.csv"
     file.write_text(text.replace("KEY", page.audit.key), encoding="utf-8")
     page.one("#file").send_keys(str(file))
-    _until(page, "#loaded", "1 decision loaded")
+    page.until("#loaded", "1 decision loaded")
     assert page.text("#card-2 .decided") == "Accepted: the label becomes horse."
 
 
@@ -521,7 +397,7 @@ def test_five_thousand_suspects_keep_the_document_small(show: Any) -> None:
     page = show(5000)
     size = "return document.getElementsByTagName('*').length"
     at_first = page.run(size)
-    assert at_first < 1200
+    assert at_first < 1500
     page.run(
         "window.touched = 0; new MutationObserver((all) => { for (const m of all)"
         " touched += m.addedNodes.length }).observe(document.getElementById('suspects'),"
@@ -618,19 +494,9 @@ def test_its_own_rules_forbid_requests(show: Any, listener: tuple[int, list[str]
     assert set(blocked) >= {"connect-src", "img-src", "script-src-elem", "frame-src", "form-action"}
 
 
-@pytest.fixture
-def phone(browser: Any) -> Iterator[None]:
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": 360, "height": 800, "deviceScaleFactor": 2, "mobile": True},
-    )
-    yield
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-@pytest.mark.parametrize("pictures", [picture, {}.get])
+@pytest.mark.parametrize("pictures", [picture, no_picture])
 def test_a_phone_needs_no_sideways_scroll(show: Any, phone: None, pictures: Any) -> None:
-    page = show(len(HOSTILE), classes=HOSTILE, names=HOSTILE, pictures=pictures)
+    page = show(len(HOSTILE), classes=HOSTILE, names=HOSTILE, site={"pictures": pictures})
     page.keys("a", "k")
     assert page.run("return innerWidth") == 360
     assert page.check("tooWide") == []
@@ -664,24 +530,21 @@ def test_tab_goes_from_the_tools_to_one_card_and_on(show: Any) -> None:
     for _ in range(40):
         visited += page.each(":focus", "e.id || e.dataset.act || e.textContent")
         page.keys("\ue004")
-    tools = ("reviewed", "undo", "save", "filter-given", "state", "keys", "card-2")
-    order = [visited.index(at) for at in tools]
+    tools = ("reviewed", "undo", "next-open", "save", "filter-given", "state", "as-grid", "keys")
+    order = [visited.index(at) for at in (*tools, "card-2")]
     assert order == sorted(order)
     at = visited.index("card-2")
-    assert visited[at + 1 : at + 6] == ["accept", "keep", "skip", "other", "after"]
-    assert visited[at + 6] == "file"
+    acts = ["zoom", "Why", "accept", "keep", "skip", "other", "classes"]
+    assert visited[at + 1 : at + 8] == acts
+    assert visited[at + 8 : at + 11] == ["page", "after", "file"]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read(show: Any, scheme: str) -> None:
+@pytest.mark.parametrize("prefers", ["light", "dark"])
+def test_text_can_be_read(show: Any, scheme: Any, prefers: str) -> None:
     page = show(8, classes=("=cat", "dog"))
-    set_scheme = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", set_scheme)
-    try:
-        page.keys("a", "k", "s")
-        page.run("document.getElementById('not-stored').hidden = false")
-        assert page.check("hardToRead") == []
-        page.keys("c")
-        assert page.check("hardToRead") == []
-    finally:
-        page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    scheme(prefers)
+    page.keys("a", "k", "s")
+    page.run("document.getElementById('not-stored').hidden = false")
+    assert page.check("hardToRead") == []
+    page.keys("c")
+    assert page.check("hardToRead") == []

@@ -126,6 +126,87 @@ def test_without_decisions_the_labels_are_the_same(cli, files):
     assert Path("new.csv").read_text() == LABELS
 
 
+def test_the_work_of_two_people_is_one(cli, files, tmp_path):
+    command = files("1.png,cat,accept,dog,k", "2.png,dog,skip,,k")
+    (tmp_path / "d.csv").write_text(f"{HEADER}\n2.png,dog,keep,,k\n3.png,cat,accept,horse,k\n")
+    done = cli(*command, "--corrections", "d.csv")
+    assert done.code == 0, done.err
+    assert Path("new.csv").read_text() == LABELS.replace("1.png,cat", "1.png,dog").replace(
+        "3.png,cat", "3.png,horse"
+    )
+    assert "2.png,dog,dog,keep,k" in Path("new.csv.log.csv").read_text()
+    assert "(accept 2, keep 1, skip 0)" in done.out
+
+
+def test_where_two_people_differ_nothing_is_written(cli, files, tmp_path):
+    command = files("1.png,cat,accept,dog,k", "2.png,dog,keep,,k")
+    (tmp_path / "d.csv").write_text(f"{HEADER}\n2.png,dog,accept,cat,k\n1.png,cat,keep,,k\n")
+    done = cli(*command, "--corrections", "d.csv")
+    assert done.code == 4
+    assert '"1.png": c.csv says accept "dog", d.csv says keep' in done.message
+    assert '"2.png": c.csv says keep, d.csv says accept "cat"' in done.message
+    assert not Path("new.csv").exists()
+
+
+DIALECTS = {
+    "German Excel": ("\ufeffName;Label;Alter\r\nä.png;groß;3,5\r\n", "utf-8"),
+    "older German Excel": ('Name;Label;Alter\r\n"ä.png";"groß";3,5\r\n', "cp1252"),
+    "English Excel": ("\ufeffname,label,age\r\nä.png,groß,3.5\r\n", "utf-8"),
+    "Unicode text of Excel": ("\ufeffname\tlabel\tage\r\nä.png\tgroß\t3.5\r\n", "utf-16-le"),
+    "with a line for Excel": ("sep=;\r\nname;label\r\nä.png;groß\r\n", "utf-8"),
+    "no last line break": ("name,label\nä.png,groß", "utf-8"),
+    "blank lines and quotes": ('name,label,x\n\nä.png,"groß","a ""b"""\n\n', "utf-8"),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_dialect_is_kept(dialect, cli, files):
+    text, encoding = DIALECTS[dialect]
+    command = files("ä.png,groß,accept,klein,k")
+    Path("labels.csv").write_bytes(text.encode(encoding))
+    done = cli(*command)
+    assert done.code == 0, done.err
+    assert Path("new.csv").read_bytes() == text.replace("groß", "klein").encode(encoding)
+    assert Path("new.csv").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_label_that_the_encoding_cannot_hold_is_refused(cli, files):
+    command = files("ä.png,groß,accept,漢,k")
+    Path("labels.csv").write_bytes("name;label\nä.png;groß\n".encode("cp1252"))
+    done = cli(*command)
+    assert done.code == 4
+    assert "Windows-1252" in done.message
+    assert not Path("new.csv").exists()
+
+
+def test_a_formula_stays_text_in_every_form(cli, files):
+    assert cli(*files("1.png,cat,accept,=1+1,k")).code == 0
+    assert "1.png,'=1+1,A" in Path("new.csv").read_text()
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["Name", "Label", "sum"], ["1.png", "cat", "=1+2"], ["2.png", 3, None]):
+        book.active.append(row)
+    book.active["A2"].font = openpyxl.styles.Font(bold=True)
+    book.save("labels.xlsx")
+    Path("d.csv").write_text(f"{HEADER}\n1.png,cat,accept,=1+1,k\n2.png,3,keep,,k\n")
+    command = "relabel --labels labels.xlsx --corrections d.csv --out new.xlsx"
+    done = cli(*command.split())
+    assert done.code == 0, done.err
+    sheet = openpyxl.load_workbook("new.xlsx").active
+    assert (sheet["B2"].value, sheet["B2"].data_type) == ("=1+1", "s")
+    assert (sheet["B3"].value, sheet["C2"].value) == (3, "=1+2")
+    assert sheet["A2"].font.bold
+    refused = cli(*command.replace("new.xlsx", "other.csv").split())
+    assert refused.code == 4
+    assert "the ending .xlsx" in refused.message
+
+
+def test_names_may_be_written_otherwise_than_in_the_audit(cli, files):
+    labels = "Name;Label\nC:\\scans\\1.PNG;cat\nC:\\scans\\2;dog\n"
+    assert cli(*files("1.png,cat,accept,dog,k", "2.png,dog,keep,,k", labels=labels)).code == 0
+    assert Path("new.csv").read_text() == labels.replace("cat", "dog")
+
+
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8).filter(str.strip)
 
 
@@ -142,7 +223,7 @@ def test_exactly_the_accepted_change(tmp_path_factory, decided):
         if decision and name != "one more"
     ]
     (folder / "c.csv").write_bytes(as_csv(CORRECTIONS, rows).encode())
-    relabel(folder / "l.csv", folder / "c.csv", folder / "n.csv")
+    relabel(folder / "l.csv", [folder / "c.csv"], folder / "n.csv")
     with (folder / "n.csv").open(encoding="utf-8", newline="") as file:
         found = {from_cell(name): from_cell(label) for name, label in list(csv.reader(file))[1:]}
     accepted = {row[0]: row[3].strip() for row in rows if row[2] == "accept"}
@@ -177,7 +258,9 @@ def test_new_labels_go_back_into_every_kind_of_data(page, tmp_path, monkeypatch)
         assert (labels.tolist(), classes) == ([1, 1, 0], ("a", "b"))
     Path("old.csv").write_text('f,label\n1,a\n2,"two\nlines"\n3,a\n')
     _, _, _, lines = read_samples(Path("old.csv"), None)
-    page["csv_with"](dict(zip(lines, ["b", "b", "a"], strict=True)), "old.csv", "new-table.csv")
+    rows = [(lines[0], "a", "accept", "b", "k"), (lines[1], "two\nlines", "accept", "b", "k")]
+    Path("c.csv").write_text(as_csv(CORRECTIONS, rows))
+    relabel(Path("old.csv"), [Path("c.csv")], Path("new-table.csv"))
     x, labels, classes, _ = read_samples(Path("new-table.csv"), ("a", "b"))
     assert (x[:, 0].tolist(), labels.tolist()) == ([1, 2, 3], [1, 1, 0])
     for name in ("a/1.png", "b/1.png"):
@@ -192,4 +275,4 @@ def test_new_labels_go_back_into_every_kind_of_data(page, tmp_path, monkeypatch)
 def test_errors_come_before_anything_is_read(tmp_path):
     (tmp_path / "new.csv").touch()
     with pytest.raises(DataError, match="new file"):
-        relabel(tmp_path / "gone.csv", tmp_path / "gone-too.csv", tmp_path / "new.csv")
+        relabel(tmp_path / "gone.csv", [tmp_path / "gone-too.csv"], tmp_path / "new.csv")

@@ -22,4 +22,9 @@ def test_flr_is_more_accurate_and_memorizes_less_than_half(seed, cli, tmp_path):
     assert len({run.summary["scenario"] for run in runs.values()}) == 1
     for name in ("comparison.png", "index.html"):
         assert (tmp_path / "demo" / name).stat().st_size > 10_000
+    assert "labels: " in result.out
+    assert "look wrong" in result.out
+    page = tmp_path / "demo" / "flr" / "audit" / "0" / "audit.html"
+    assert page.is_file()
+    assert str(page) in result.out
     assert cli("compare", *(run.folder for run in runs.values())).code == 0

@@ -117,7 +117,7 @@ def test_a_damaged_npz_is_refused_or_read_but_never_crashes(tmp_path, cut, at, b
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "header and at least one row"),
+        ("", "the file is empty"),
         ("a,label\n", "header and at least one row"),
         ("a,label\n1,x\n2\n", "line 3: expected 2 cells"),
         ("a,label\n1,x\n2,y,z\n", "line 3: expected 2 cells"),
@@ -132,7 +132,7 @@ def test_a_damaged_npz_is_refused_or_read_but_never_crashes(tmp_path, cut, at, b
         (",a,label\n0,1,x\n", "column 1 has none"),
         ("a,lable\n1,x\n", 'Did you mean "lable"'),
         ("a,Label\n1,x\n", 'Did you mean "Label"'),
-        ("a;label\n1;x\n", "Save the table with commas"),
+        ("a;label\n1;x\ny;x\n", 'line 3, column "a".*got "y"'),
         ("label\nx\n", "feature columns besides"),
         ('a,label\n1,"x\n', "cannot be read"),
         ("a,label\n1,x\n2,x\n", "at least two classes"),
@@ -146,8 +146,8 @@ def test_csv_content(tmp_path, text, message):
 
 
 def test_csv_that_is_no_text(tmp_path):
-    (tmp_path / "t.csv").write_bytes(b"a,label\n\xff\xfe,x\n")
-    with pytest.raises(DataError, match="UTF-8"):
+    (tmp_path / "t.csv").write_bytes(b"a,label\n\0\x01,x\n")
+    with pytest.raises(DataError, match="binary"):
         Csv(tmp_path / "t.csv").load()
     with pytest.raises(DataError, match="got a folder"):
         Csv(tmp_path).load()
@@ -188,7 +188,7 @@ def test_folder_problems(tmp_path):
         Folder(tmp_path / "new").load()
 
 
-def test_corrupt_and_deep_images(tmp_path):
+def test_corrupt_images(tmp_path):
     root = folder(tmp_path)
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(root / "a" / "bad.png")
@@ -198,8 +198,7 @@ def test_corrupt_and_deep_images(tmp_path):
         with pytest.raises(DataError, match=r"bad\.png: expected an image"):
             Folder(root).load()
     Image.fromarray(np.full((4, 4), 4000, dtype=np.uint16)).save(root / "a" / "bad.png")
-    with pytest.raises(DataError, match="8 bits"):
-        Folder(root).load()
+    assert len(Folder(root).load().train.x) + len(Folder(root).load().test.x) == 7
 
 
 def test_arrays_that_do_not_belong_together():

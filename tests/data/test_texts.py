@@ -154,7 +154,7 @@ def test_what_json_lines_hold_comes_back(tmp_path, strings):
         ),
         ("t.csv", "text,lable\na,x\n", 'label column "label".*Did you mean "lable"'),
         ("t.csv", "text,label\n", "header and at least one row"),
-        ("t.csv", b"text,label\n\xff,x\n", "UTF-8"),
+        ("t.csv", "text,label\ngröße,x\nähre \udcff,x\n".encode(errors="surrogateescape"), "UTF-8"),
         ("t.csv", "text,label\na,x\nb,x\n", "at least two classes"),
         ("t.jsonl", '{"text": "a", "label": "x"}\n{"text"\n', "line 2: expected one JSON object"),
         ("t.jsonl", '["a", "x"]\n', r"line 1: expected a JSON object \(\{...\}\); got list"),
@@ -167,7 +167,7 @@ def test_what_json_lines_hold_comes_back(tmp_path, strings):
         ("t.jsonl", "[" * 100_000 + "\n", "line 1: expected one JSON object"),
         ("t.jsonl", "\n", "at least one line of JSON"),
         ("t.jsonl", b"\xff\n", "UTF-8"),
-        ("t.txt", "a", "a .csv or a .jsonl file"),
+        ("t.doc", "a", "or a .jsonl file"),
     ],
 )
 def test_broken_files_name_the_line(tmp_path, name, content, message):

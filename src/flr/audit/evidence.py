@@ -10,6 +10,9 @@ from torch import Tensor
 
 from flr.core.errors import DataError
 
+OUTSIDE = ("site", "neighbours")  # formed without a sample's own label
+TABLES = ("global", "local")  # kept while training, of the samples that training visited
+VIEWS = (*OUTSIDE, *TABLES, "model")
 _ROUNDING = 1e-2  # float16 tables and clamped predictions do not sum to one exactly
 
 
@@ -17,10 +20,12 @@ _ROUNDING = 1e-2  # float16 tables and clamped predictions do not sum to one exa
 class Evidence:
     """What a site has about its own labels: all of it is at the site already.
 
-    Views are class probabilities, n x classes: "model" is the final global model and is always
-    there; "global" and "local" are what the site has kept of predictions while it trained.
-    `visited` says which rows of these mean something (None: nothing was kept). `source` is a
-    sentence for people. `trained` tells whether the model may have memorized these labels.
+    Views are class probabilities, n x classes. "site" and "neighbours" are out of sample: formed at
+    the site, of each sample without its own label (`out_of_sample.with_site_opinions`). "model" is
+    the final global model; `trained` tells whether it may have memorized these labels. "global" and
+    "local" are what the site has kept of predictions while it trained; `visited` says which of
+    their rows mean something (None: nothing was kept). `features` are numbers that describe each
+    sample, from a backbone or a table. `source` is a sentence for people.
     """
 
     site: str
@@ -31,13 +36,14 @@ class Evidence:
     visited: Tensor | None  # bool, n
     source: str
     trained: bool = True
+    features: Tensor | None = None  # float, n x d, not normalised
 
     def __post_init__(self) -> None:
         where, n, classes = f"Audit of {self.site}", len(self.given), len(self.classes)
-        if "model" not in self.views:
+        if (not self.views and self.features is None) or not set(self.views) <= set(VIEWS):
             raise DataError(
-                f'{where}: expected the view "model"; got {sorted(self.views)}. '
-                "Give the final model's probabilities of these samples."
+                f"{where}: expected features or views among {', '.join(VIEWS)}; got "
+                f"{', '.join(self.views) or 'neither'}. Give class probabilities or features."
             )
         visited = n if self.visited is None else len(self.visited)
         if not n or not n == len(self.names) == visited:
@@ -53,6 +59,22 @@ class Evidence:
             )
         for name, view in self.views.items():
             self._check_view(f'{where}: expected the view "{name}" to', name, view)
+        if self.features is not None:
+            self._check_features(where, self.features)
+
+    def _check_features(self, where: str, features: Tensor) -> None:
+        if features.dim() != 2 or len(features) != len(self.given):
+            raise DataError(
+                f"{where}: expected features of {len(self.given):,} samples, one row each; got "
+                f"{' x '.join(f'{size:,}' for size in features.shape)}. Take them from the same "
+                "rows as the labels."
+            )
+        bad = ~features.isfinite().all(1)
+        if bad.any():
+            raise DataError(
+                f"{where}: expected numbers as features; {int(bad.sum()):,} of {len(bad):,} rows "
+                "hold NaN or infinity. Leave these samples out, or fill the gaps."
+            )
 
     def _check_view(self, expected: str, name: str, view: Tensor) -> None:
         n, classes = len(self.given), len(self.classes)
@@ -62,7 +84,7 @@ class Evidence:
                 f"{' x '.join(f'{size:,}' for size in view.shape)}. "
                 "Use the model and the tables that belong to this data."
             )
-        meant = view if name == "model" or self.visited is None else view[self.visited]
+        meant = view[self.known(name)]
         bad = ~(((meant.sum(1) - 1).abs() < _ROUNDING) & (meant >= 0).all(1))  # NaN fails, too
         if bad.any():
             raise DataError(
@@ -74,8 +96,8 @@ class Evidence:
     def __len__(self) -> int:
         return len(self.given)
 
-    @property
-    def tables(self) -> Tensor:
-        """Rows of which the site has kept predictions, bool, n."""
-        none = torch.zeros(len(self), dtype=torch.bool)
-        return none if self.visited is None or len(self.views) == 1 else self.visited
+    def known(self, view: str) -> Tensor:
+        """Rows of which a view has something to say, bool, n."""
+        if view in TABLES and self.visited is not None:
+            return self.visited
+        return torch.full((len(self),), view in self.views)

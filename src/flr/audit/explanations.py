@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from flr.audit import noise_model
-from flr.audit.evidence import Evidence
-from flr.audit.scores import Scores, constant_prediction
+from flr.audit.evidence import TABLES, VIEWS, Evidence
+from flr.audit.scores import FEWEST, FLAGGED, Scores, readers
 from flr.report.formatting import share
 
-FLAGGED = 0.5  # from this probability on, a label is called a suspect
-_FEW = 5  # labels of a class about which little can be said
+_HARDLY = 0.01  # a share below which "hardly any" is no exaggeration
+WHO = {
+    "site": "the site's own models, trained without this sample,",
+    "neighbours": "the most similar samples",
+    "global": "the federation in training",
+    "local": "this site's model in training",
+    "model": "the final model",
+}
 _MEMORIZED = (
     "The models were trained on these labels, and may repeat some of the wrong ones: those look "
     "right here."
@@ -21,15 +26,12 @@ _ALIKE = (
 Vote = tuple[int, float, float]  # a view's class, that one's share, the given label's share
 
 
-def verdict(evidence: Evidence, rate: float, low: float, high: float) -> str:
-    """The result in one sentence."""
+def verdict(evidence: Evidence, rate: float, low: float, high: float, unknown: str | None) -> str:
+    """The result in one sentence; `unknown` is why there is none."""
     labels = f"{len(evidence):,} label{'' if len(evidence) == 1 else 's'}"
-    if (same := constant_prediction(evidence)) is not None:
-        return (
-            f"Nothing can be said about {labels}: the federation's model says "
-            f"{_quoted(evidence.classes[same])} to nearly every sample."
-        )
-    if rate < 0.005:
+    if unknown is not None:
+        return f"How many of {labels} are wrong cannot be said: {unknown}."
+    if high < _HARDLY:
         return f"Hardly any of {labels} look wrong (at most {share(max(high, 0.01))})."
     between = f"{100 * low:.0f} and {100 * high:.0f} %"
     return f"About {share(rate)} of {labels} look wrong (between {between})."
@@ -38,8 +40,9 @@ def verdict(evidence: Evidence, rate: float, low: float, high: float) -> str:
 def votes(evidence: Evidence, row: int) -> dict[str, Vote]:
     """What each view that knows the sample says of it."""
     given, found = int(evidence.given[row]), {}
-    for name, view in evidence.views.items():
-        if name == "model" or bool(evidence.tables[row]):
+    for name in (name for name in VIEWS if name in evidence.views):
+        view = evidence.views[name]
+        if bool(evidence.known(name)[row]):
             top = int(view[row].argmax())
             found[name] = (top, float(view[row, top]), float(view[row, given]))
     return found
@@ -63,47 +66,44 @@ def reason(evidence: Evidence, scores: Scores, row: int, pair_rate: float) -> st
 
 
 def _in_words(evidence: Evidence, row: int) -> str:
+    """What the views say, those together that name the same class."""
     said, given = votes(evidence, row), int(evidence.given[row])
-    label = _quoted(evidence.classes[given])
+    by_class: dict[int, list[str]] = {}
+    for name, (top, _, _) in said.items():
+        by_class.setdefault(top, []).append(name)
+    parts = []
+    for top, names in by_class.items():
+        who = _listed([WHO[name] for name in names])
+        shares = _listed(list(dict.fromkeys(share(said[name][1]) for name in names)))
+        verb = "says" if len(names) == 1 and names[0] != "neighbours" else "say"
+        words = f"{who} {verb} {_quoted(evidence.classes[top])} ({shares})"
+        parts.append(words + (", as given" if top == given else ""))
+    text = "; ".join(parts)
+    most = max((own for _, _, own in said.values()), default=0.0)
+    if given not in by_class:
+        text += f"; {_quoted(evidence.classes[given])} gets at most {share(most)}"
+    return f"{text[:1].upper()}{text[1:]}."
 
-    def each(vote: Vote) -> str:
-        says = f"{_quoted(evidence.classes[vote[0]])} ({share(vote[1])})"
-        return says + (", as given" if vote[0] == given else f" and gives {label} {share(vote[2])}")
 
-    if "global" not in said or "local" not in said:
-        return f"The model says {each(said['model'])}."
-    federation, site = said["global"], said["local"]
-    if federation[0] != site[0]:
-        return f"The federation says {each(federation)}; this site says {each(site)}."
-    same = _quoted(evidence.classes[site[0]])
-    both = f"The federation and this site both say {same} ({_two(federation[1], site[1])})"
-    if site[0] == given:
-        return both + ", as given."
-    return both + f"; {label} gets {_two(federation[2], site[2])}."
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def unchecked(evidence: Evidence, more: int) -> tuple[str, ...]:
     """What a reader could think was checked, and was not; `more` suspects are not listed."""
-    n, classes, counts = len(evidence), len(evidence.classes), evidence.given.bincount()
-    new, few = n - int(evidence.tables.sum()), int(((counts > 0) & (counts < _FEW)).sum())
+    n, counts = len(evidence), evidence.given.bincount()
+    tables = [name for name in TABLES if name in evidence.views]
+    new = n - int(evidence.known(tables[0]).sum()) if tables else 0
+    few = int(((counts > 0) & (counts < FEWEST)).sum())
     said = []
-    if evidence.visited is not None and new:
-        asked = "about these, only the model was asked."
-        said.append(f"Training had not visited {new:,} of {n:,} samples: {asked}")
+    if new:
+        said.append(f"Training had not visited {new:,} of {n:,} samples.")
     if few:
-        have = f"{few:,} {'class has' if few == 1 else 'classes have'} fewer than {_FEW} labels"
+        have = f"{few:,} {'class has' if few == 1 else 'classes have'} fewer than {FEWEST} labels"
         said.append(f"{have}: too few to say how often they are wrong.")
-    if classes > noise_model.MOST_CLASSES:
-        rule = "it was not checked whether some are taken for others by rule."
-        said.append(f"With {classes:,} classes, {rule}")
     if more:
         said.append(f"{more:,} more labels are probably wrong than the list holds.")
-    return (*said, *([_MEMORIZED] if evidence.trained else []), _ALIKE)
-
-
-def _two(federation: float, site: float) -> str:
-    first, second = share(federation), share(site)
-    return f"{first} from each" if first == second else f"{first} and {second}"
+    return (*said, *([_MEMORIZED] if readers(evidence) else []), _ALIKE)
 
 
 def _quoted(name: str) -> str:

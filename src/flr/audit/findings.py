@@ -13,8 +13,9 @@ from torch import Tensor
 
 from flr.audit import explanations
 from flr.audit.evidence import Evidence
+from flr.audit.knowledge import doubt
 from flr.audit.labels_file import as_csv
-from flr.audit.scores import Scores, blend, cleanlab_scores, score
+from flr.audit.scores import Scores, blend, cleanlab_scores, fitted, score
 from flr.audit.uncertainty import Bootstrap, PairCounts, bootstrap, pair_counts
 from flr.core.arrays import canonical_json, write_atomically
 from flr.core.errors import ConfigError
@@ -67,7 +68,7 @@ class Suspect:
     probability: float  # that the given label is wrong
     confidence: float  # of the suggestion
     margin: float  # blended p(suggested) - p(given)
-    agree: bool | None  # global and local view name the same class; None with one view
+    agree: bool | None  # all views name the same class; None with one view
     reason: str
 
 
@@ -88,6 +89,7 @@ class Audit:
     source: str
     scorer: str
     key: str
+    sure: bool = True  # False: the audit knows that it does not know; the verdict says why
 
 
 def scores_of(evidence: Evidence, scorer: str = "flr") -> Scores:
@@ -114,17 +116,19 @@ def audit(evidence: Evidence, *, scorer: str = "flr", scores: Scores | None = No
     """
     found = scores_of(evidence, scorer) if scores is None else scores
     with threads(1):
-        draws = bootstrap(evidence, found)
+        outside = fitted(evidence) if len(evidence.classes) > 1 else None
+        unknown = doubt(evidence, outside)
+        draws = bootstrap(evidence, found, outside, sure=unknown is None)
         drawn = (draws.true != draws.given).double().mean(1)
         rate = _rate(float(found.wrong.double().mean()), drawn)
         expected = pair_counts(evidence.given, found.posterior)
         suspects = _suspects(evidence, found, expected)
-        likely = int((found.wrong >= explanations.FLAGGED).sum())
+        likely = int(found.issue.sum())
         return Audit(
             site=evidence.site,
             samples=len(evidence),
             classes=evidence.classes,
-            verdict=explanations.verdict(evidence, rate.estimate, rate.low, rate.high),
+            verdict=explanations.verdict(evidence, rate.estimate, rate.low, rate.high, unknown),
             rate=rate,
             per_class=_per_class(evidence, found, draws),
             pairs=_pairs(evidence.classes, expected, draws),
@@ -134,6 +138,7 @@ def audit(evidence: Evidence, *, scorer: str = "flr", scores: Scores | None = No
             source=evidence.source,
             scorer=scorer,
             key=_key(evidence, rate, suspects),
+            sure=unknown is None,
         )
 
 
@@ -188,13 +193,13 @@ def _budget(wrong: Tensor) -> tuple[tuple[int, float], ...]:
 
 def _suspects(evidence: Evidence, found: Scores, expected: PairCounts) -> tuple[Suspect, ...]:
     order = torch.argsort(found.wrong, descending=True, stable=True)
-    likely = int((found.wrong >= explanations.FLAGGED).sum())
+    likely = int(found.issue.sum())
     count = min(MOST, max(likely, min(FEWEST, len(evidence))))
     labels, listed = evidence.given.bincount(), []
     for row in order[:count].tolist():
         given, suggested = int(evidence.given[row]), int(found.suggested[row])
         said = explanations.votes(evidence, row)
-        both = "global" in said and "local" in said
+        tops = {top for top, _, _ in said.values()}
         share = expected.get((given, suggested), 0.0) / int(labels[given])
         suspect = Suspect(
             row=row,
@@ -204,7 +209,7 @@ def _suspects(evidence: Evidence, found: Scores, expected: PairCounts) -> tuple[
             probability=float(found.wrong[row]),
             confidence=float(found.confidence[row]),
             margin=float(found.margin[row]),
-            agree=said["global"][0] == said["local"][0] if both else None,
+            agree=len(tops) == 1 if len(said) > 1 else None,
             reason=explanations.reason(evidence, found, row, share),
         )
         listed.append(suspect)

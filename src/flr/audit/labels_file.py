@@ -4,125 +4,148 @@ from __future__ import annotations
 
 import csv
 import difflib
-import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
 from flr.core.plain_text import from_cell, to_cell
-from flr.data.paths import require_file
+from flr.data.readers.sheets import Sheet, read_sheet
 
 LABELS = ("name", "label")
 CORRECTIONS = ("name", "given", "decision", "label", "audit")
+NAMES = (
+    *("name", "names", "file", "files", "filename", "file_name", "file name", "filepath"),
+    *("file_path", "path", "image", "image_name", "image_path"),
+    *("datei", "dateiname", "bild", "pfad"),
+)
+CLASSES = ("label", "labels", "class", "category", "diagnosis", "klasse", "kategorie", "diagnose")
+
+TEXTS = ("text", "texts", "sentence", "comment", "tweet", "review", "report", "document", "befund")
 
 _LONGEST = 60  # characters of a label or name in a message
-_BOM = "\ufeff"  # some spreadsheets put it first, and want it to be there again
+_PRIVATE = 0o600  # names and labels of samples are for their owner
 
 
 @dataclass(frozen=True)
 class LabelTable:
-    """A CSV file as it stands: every cell is kept to the letter."""
+    """The names and labels in a table; where no column has names, they are the lines."""
 
-    path: Path
-    header: list[str]
-    rows: list[list[str]]
-    lines: list[int]  # where each row ends
-    newline: str
-    bom: bool
+    sheet: Sheet
+    names: list[str]
+    labels: list[str]
+    at: int  # the column of labels
+    called: str | None  # the column of names
 
-    def column(self, name: str) -> list[str]:
-        """The cells below a name of the header, without what protects spreadsheets from them."""
-        place = self._place(name)
-        return [from_cell(row[place]) for row in self.rows]
+    @property
+    def label(self) -> str:
+        """What the column of labels is called."""
+        return self.sheet.columns[self.at]
 
-    def with_column(self, name: str, cells: Sequence[str]) -> LabelTable:
-        """The same table with other cells in one column; those that stay are not touched."""
-        place, rows = self._place(name), []
-        for row, cell in zip(self.rows, cells, strict=True):
-            kept = from_cell(row[place]) == cell
-            rows.append([*row[:place], row[place] if kept else to_cell(cell), *row[place + 1 :]])
-        return replace(self, rows=rows)
+    @property
+    def said(self) -> str:
+        """How it was read; empty for name,label with commas in UTF-8."""
+        if (self.called, self.label) == LABELS and not self.sheet.said:
+            return ""
+        read = f" ({self.sheet.said})" if self.sheet.said else ""
+        names = "the numbers of the lines" if self.called is None else shown(self.called)
+        return f"{self.sheet.path.name}{read}: names from {names}, labels from {shown(self.label)}."
 
-    def text(self) -> str:
-        """As it is written; read again, it is the same."""
-        return (_BOM if self.bom else "") + _as_it_is(self.header, self.rows, self.newline)
-
-    def _place(self, name: str) -> int:
-        return [column.strip() for column in self.header].index(name)
+    def with_labels(self, changes: Mapping[int, str]) -> bytes:
+        """The file again, with other labels in some rows; nothing else is touched."""
+        return self.sheet.form.rewritten(self.at, changes)
 
 
-def read_labels(path: Path) -> LabelTable:
-    """Columns name and label, each name once; other columns may be there and are left alone.
+def read_labels(
+    path: Path, name: str | None = None, label: str | None = None, *, guess: bool = False
+) -> LabelTable:
+    """Names and labels, each name once; other columns may be there and are left alone.
 
-    An empty label means that there is none yet.
+    An empty label means that there is none yet. Columns that are not told are found by what they
+    are usually called, in any case. With `guess`, of two columns the other one has the names.
     """
-    table = read_table(path, "a table of labels", LABELS)
-    if not table.rows:
+    sheet = read_sheet(path, "a table of labels")
+    if not sheet.rows:
         raise DataError(f"{path}: expected at least one row; got the header only. Add rows.")
-    names = table.column("name")
-    nameless = [line for line, name in zip(table.lines, names, strict=True) if not name.strip()]
+    at_label = label_column(sheet, label, name)
+    at_name = find_column(sheet, name, NAMES, "--name")
+    if at_name is None and guess and len(sheet.header) == 2:
+        at_name = 1 - at_label
+    sheet.same_widths()
+    names = list(map(str, sheet.lines)) if at_name is None else cells(sheet, at_name)
+    _refuse_names(sheet, names)
+    called = None if at_name is None else sheet.columns[at_name]
+    return LabelTable(sheet, names, cells(sheet, at_label), at_label, called)
+
+
+def cells(sheet: Sheet, column: int) -> list[str]:
+    """The cells of a column, without what protects spreadsheets from them."""
+    return [from_cell(row[column]) for row in sheet.rows]
+
+
+def label_column(sheet: Sheet, label: str | None = None, name: str | None = None) -> int:
+    """Where the labels are: in the column told, that of a usual name, or the only one left."""
+    found = find_column(sheet, label, CLASSES, "--label")
+    if found is None and len(sheet.header) == 2:
+        other = find_column(sheet, name, NAMES, "--name")
+        found = None if other is None else 1 - other
+    if found is None:
+        raise DataError(
+            f"{sheet.path}, line 1: expected a column of labels; got {some(sheet.columns, 20)}. "
+            'Name it "label", or say which one it is with --label COLUMN.'
+        )
+    return found
+
+
+def find_column(sheet: Sheet, told: str | None, usual: Sequence[str], option: str) -> int | None:
+    """The column told, else the first that is called as usual, in any case; None if none is."""
+    folded = [column.casefold() for column in sheet.columns]
+    if told is not None:
+        exact = [i for i, column in enumerate(sheet.columns) if column == told.strip()]
+        found = exact or [i for i, column in enumerate(folded) if column == told.strip().casefold()]
+        if len(found) != 1:
+            near = difflib.get_close_matches(told, sheet.columns, n=1, cutoff=0.5)
+            raise DataError(
+                f'{sheet.path}, line 1: expected one column "{told}"; got '
+                f"{some(sheet.columns, 20)}.{f' Is it {shown(near[0])}?' if near else ''} Correct "
+                f"{option}."
+            )
+        return found[0]
+    for called in usual:
+        if folded.count(called) > 1:
+            raise DataError(
+                f'{sheet.path}, line 1: expected one column "{called}"; got {folded.count(called)}.'
+                f" Rename one, or say which with {option} COLUMN."
+            )
+        if called in folded:
+            return folded.index(called)
+    return None
+
+
+def _refuse_names(sheet: Sheet, names: Sequence[str]) -> None:
+    path = sheet.path
+    nameless = [line for line, name in zip(sheet.lines, names, strict=True) if not name.strip()]
     if nameless:
         raise DataError(
-            f'{path}: expected the name of a sample in every row; the column "name" is empty in '
+            f"{path}: expected the name of a sample in every row; the column of names is empty in "
             f"{len(nameless):,} rows, the first on line {nameless[0]}. Fill it or remove the row."
         )
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
+    if len(set(names)) < len(names):
+        twice = [name for name, count in Counter(names).items() if count > 1]
         raise DataError(
             f"{path}: expected every sample once; {len(twice):,} are there more than once: "
             f"{some(twice)}. Leave one row of each."
         )
-    return table
 
 
-def read_table(path: Path, what: str, columns: Sequence[str]) -> LabelTable:
-    """Any CSV file with a header that has these columns."""
-    require_file(path, what)
-    try:
-        raw = path.read_bytes().decode("utf-8")
-        text = raw.removeprefix(_BOM)
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        found = [(row, reader.line_num) for row in reader if any(cell.strip() for cell in row)]
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
-        raise DataError(
-            f"{path}: expected a comma-separated table in UTF-8; it cannot be read ({error}). "
-            "Save it as CSV (UTF-8)."
-        ) from error
-    if not found:
-        raise DataError(
-            f"{path}: expected a header with {', '.join(columns)}; the file is empty. "
-            "Take another copy."
-        )
-    (header, _), *rest = found
-    _check_header(path, [name.strip() for name in header], columns)
-    for row, line in rest:
-        if len(row) != len(header):
-            raise DataError(
-                f"{path}, line {line}: expected {len(header)} cells as in the header; got "
-                f"{len(row)}. Add the missing cells, or quote those that hold commas."
-            )
-    newline = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
-    rows, lines = [row for row, _ in rest], [line for _, line in rest]
-    return LabelTable(path, header, rows, lines, newline, raw != text)
-
-
-def _check_header(path: Path, header: list[str], columns: Sequence[str]) -> None:
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
-        raise DataError(
-            f"{path}, line 1: expected names separated by commas; got {shown(header[0])}. "
-            "Save the table with commas."
-        )
-    for column in columns:
-        if header.count(column) != 1:
-            near = difflib.get_close_matches(column, header, n=1, cutoff=0.5)
-            hint = f" Is it {shown(near[0])}?" if near and column not in header else ""
-            raise DataError(
-                f"{path}, line 1: expected the columns {', '.join(columns)}, each once; got "
-                f'{some(header, 20)}.{hint} Name the column "{column}".'
-            )
+def read_table(path: Path, what: str, columns: Sequence[str]) -> tuple[Sheet, list[list[str]]]:
+    """Any table with a header that has these columns, in any case; and the columns' cells."""
+    sheet = read_sheet(path, what)
+    found = [find_column(sheet, column, (), "the header") for column in columns]
+    sheet.same_widths()
+    return sheet, [cells(sheet, at) for at in found if at is not None]
 
 
 def write_labels(path: Path, names: Sequence[str], labels: Sequence[str]) -> None:
@@ -133,22 +156,23 @@ def write_labels(path: Path, names: Sequence[str], labels: Sequence[str]) -> Non
             f"Expected to write the labels of the data to {path}; a file with other content is "
             "there. Move it away, choose another --out, or audit its labels with --labels."
         )
-    write_atomically(path, text)
+    write_privately(path, text)
+
+
+def write_privately(path: Path, data: bytes | str) -> None:
+    """For the owner's eyes."""
+    write_atomically(path, data, mode=_PRIVATE)
 
 
 def as_csv(header: Iterable[str], rows: Iterable[Iterable[str]], newline: str = "\n") -> str:
     """A new table; what a spreadsheet would take for a formula is protected."""
-    return _as_it_is(header, ([to_cell(cell) for cell in row] for row in rows), newline)
-
-
-def _as_it_is(header: Iterable[str], rows: Iterable[Iterable[str]], newline: str) -> str:
-    """Cells that hold commas, quotes or line breaks are quoted."""
 
     class Lines(list[str]):
         write = list.append
 
     lines = Lines()  # with CRLF, since only then csv quotes a lone \r in a cell
-    csv.writer(lines, lineterminator="\r\n").writerows([header, *rows])
+    protected = ([to_cell(cell) for cell in row] for row in rows)
+    csv.writer(lines, lineterminator="\r\n").writerows([header, *protected])
     return "".join(line.removesuffix("\r\n") + newline for line in lines)
 
 

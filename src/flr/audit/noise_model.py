@@ -1,83 +1,154 @@
-"""A site's own way of being wrong: how often, and which classes are given for which.
+"""A site's own way of being wrong, learnt from its labels and from opinions formed without them.
 
-The views say what the true class z of sample i may be, q_i(z); its label y is then drawn by
-T[z, y]. T is not known and a site has few samples, so there are two models of it.
+z is the true class of a sample, y the label that it was given, l_v(z) the logarithm of opinion v:
 
-`one_rate`: T = 1 - eps on the diagonal, and what is wrong does not depend on z. One number is
-learned, which is what a weak model allows.
-`by_rule`: each row of T has a Dirichlet prior around even mistakes, and is learned. It is for
-classes that are swapped by rule; a weak model's own confusions would be taken for the site's. Each
-sample is judged by what the *other* samples say of T (collapsed variational Bayes, Asuncion et al.,
-UAI 2009, their CVB0): a lone mistake must not vouch for itself.
+    q(z) ~ exp(sum_v a_v l_v(z))         the opinions joined, and calibrated, by weights a_v >= 0
+    y | z ~ T[z, y]                      the site's confusions
+    T[z] ~ Dirichlet(s * even(eps))      1 - eps on the diagonal, eps shared evenly by the others
+
+No opinion on a sample was formed with its own label, so the likelihood of the labels is that of
+held-out data: a, T and eps maximise it (expectation maximisation; the weights by Newton's method).
+Each sample is judged by the T of the *others* (collapsed variational Bayes, Asuncion et al., UAI
+2009, their CVB0), so that a lone mistake cannot vouch for itself; for the same reason the product
+of these likelihoods is a leave-one-out one, and the strength s is the one for which it is highest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-STRENGTH = 3.0  # samples that the prior of a row of T counts for
-MOST_CLASSES = 200  # above it C x C numbers cannot be learned
-STEPS = 15
-_FEW_WRONG = (1.0, 4.0)  # what eps starts from: as if one of five labels had been wrong
+# Samples that the prior of a row of T counts for, from "each site has confusions of its own" to
+# "all mistakes are even". Half a decade apart, as the likelihood hardly changes in between.
+STRENGTHS = (10.0, 30.0, 100.0, 300.0)
+# Sums of weights to start from. The likelihood can have two hills: opinions that say what labels
+# are given, and few mistakes; and bold opinions, and many mistakes that are made by rule.
+BOLDNESS = (1.0, 4.0)
+# Odds that mistakes are even, before any label is seen: people's are mostly not. Of 400 labels
+# with even mistakes, the likelihood's odds are 20 already.
+_EVEN_ODDS = 1 / 3
+EVEN = 100.0  # a strength from which on a site's own confusions count for little
+_ENTRIES = 500_000  # samples x classes for which all strengths are tried
+STEPS = 25  # of EM; more changed no rate by a tenth of a point
+_FEW_WRONG = (1.0, 4.0)  # what eps starts from: five labels, of which one was wrong
 UNKNOWN = _FEW_WRONG[0] / sum(_FEW_WRONG)
+_PULL = 1.0  # precision of a_v around equal shares: as much as one sample says
+_SAFE = 0.2  # of the curvature of EM's own step, so that Newton's step cannot leave the hill
 _LEAST = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """`posterior`: the true class of each sample, n x classes."""
+    """`posterior`: the true class of each sample, n x classes; the rest as in the module's text."""
 
     posterior: Tensor
-    fits: float  # mean log-likelihood of a label
+    opinion: Tensor  # q, n x classes
+    transition: Tensor  # T, true x given
+    weights: Tensor  # a, one for each opinion
+    strength: float
+    fits: float  # mean log-likelihood of a label, each by what the others say
+    evenly: float = 1.0  # probability that mistakes are alike in all classes
+    rival: Fitted | None = None  # the best fit from the other start
+    doubtful: float = 0.0  # probability that the rival is right
 
     def wrong(self, given: Tensor) -> Tensor:
         """The probability that each label is wrong, n."""
         return (1 - self.posterior.gather(1, given[:, None])[:, 0]).clamp(0, 1)
 
 
-def by_rule(q: Tensor, given: Tensor) -> Fitted:
-    """Learns which classes are given for which, from a site's own labels."""
-    q = q.double()
-    classes, eps = q.shape[1], UNKNOWN
-    counts = torch.zeros(classes, classes, dtype=torch.float64)  # true x given
-    own = torch.zeros_like(q)  # what each sample has added to its column of counts
-    for _ in range(STEPS):
-        even = torch.full((classes, classes), eps / (classes - 1), dtype=torch.float64)
-        prior = STRENGTH * even.fill_diagonal_(1 - eps)
+def fit(opinions: Tensor, given: Tensor) -> Fitted:
+    """Learns weights and confusions, with the prior under which the labels are likeliest.
+
+    Args:
+        opinions: Log probabilities, opinions x n x classes, none formed with the sample's label.
+        given: The labels, n.
+
+    Example:
+        >>> fit(torch.stack([site.log(), neighbours.log()]), given).wrong(given)
+    """
+    n, classes = opinions.shape[1:]
+    some = slice(None, None, max(1, n * classes // _ENTRIES))  # of a large site, a part decides
+    strengths = STRENGTHS if classes > 1 else STRENGTHS[-1:]
+    found = [
+        [fit_with(opinions[:, some], given[some], strength, bold=bold) for strength in strengths]
+        for bold in BOLDNESS
+    ]
+    rival, best = sorted((max(one, key=_fits) for one in found), key=_fits)
+    tried = [fitted for one in found for fitted in one]
+    alike = max((one.fits for one in tried if one.strength >= EVEN), default=-torch.inf)
+    other = max((one.fits for one in tried if one.strength < EVEN), default=-torch.inf)
+    samples = len(best.posterior)
+    if samples < n:
+        best, rival = (
+            fit_with(opinions, given, one.strength, bold=float(one.weights.sum()))
+            for one in (best, rival)
+        )
+    return replace(
+        best,
+        evenly=_better(samples * (alike - other) + math.log(_EVEN_ODDS)),
+        rival=rival,
+        doubtful=_better(samples * (rival.fits - best.fits)),
+    )
+
+
+def _fits(fitted: Fitted) -> float:
+    return fitted.fits
+
+
+def _better(gain: float) -> float:
+    """Probability of a model, by how much its log-likelihood is above that of another."""
+    return float(torch.tensor(gain).sigmoid())
+
+
+def fit_with(
+    opinions: Tensor,
+    given: Tensor,
+    strength: float,
+    *,
+    bold: float = 1.0,
+    counting: Tensor | None = None,
+    start: Fitted | None = None,
+    steps: int = STEPS,
+) -> Fitted:
+    """The same with one prior, from weights whose sum is `bold`.
+
+    `counting` makes some samples count more (Bayesian bootstrap).
+    """
+    opinions = opinions.double()
+    n, classes = opinions.shape[1:]
+    counting = torch.ones(n, dtype=torch.float64) if counting is None else counting.double()
+    if start is None:
+        weights = torch.full((len(opinions),), bold / len(opinions), dtype=torch.float64)
+        counts, eps = torch.zeros(classes, classes, dtype=torch.float64), UNKNOWN
+        own = torch.zeros(n, classes, dtype=torch.float64)
+    else:
+        weights, own = start.weights, counting[:, None] * start.posterior.double()
+        counts = _counts(own, given)
+        eps = _rate(counts)
+    for _ in range(steps):
+        q = torch.einsum("v,vnc->nc", weights, opinions).softmax(1)
+        prior = strength * even(classes, eps)
         of_label = (prior + counts).T[given] - own
         of_class = (prior.sum(1) + counts.sum(1))[None] - own
-        joint = q * (of_label / of_class).clamp(min=_LEAST)
+        joint = q * (of_label / of_class.clamp(min=_LEAST)).clamp(min=_LEAST)
         likelihood = joint.sum(1, keepdim=True)
-        own = posterior = joint / likelihood
-        counts = torch.zeros_like(counts).index_add_(0, given, own).T
-        eps = _rate(counts.sum() - counts.diagonal().sum(), counts.sum())
-    return Fitted(posterior, float(likelihood.log().mean()))
+        posterior = joint / likelihood
+        own = counting[:, None] * posterior
+        counts = _counts(own, given)
+        eps = _rate(counts)
+        weights = _reweighted(weights, opinions, q, posterior, counting)
+    transition = prior + counts
+    fits = float((counting * likelihood[:, 0].log()).sum() / counting.sum())
+    return Fitted(posterior, q, _rows(transition), weights, strength, fits)
 
 
-def one_rate(
-    q: Tensor, given: Tensor, *, shares: Tensor | None = None, weights: Tensor | None = None
-) -> Fitted:
-    """Learns how often labels are wrong.
-
-    Wrong labels are drawn evenly from the other classes, or by `shares` of all classes; `weights`
-    make some samples count more (bootstrap).
-    """
-    q = q.double()
-    weights = torch.ones(len(q), dtype=torch.float64) if weights is None else weights.double()
-    right = q.gather(1, given[:, None])
-    drawn = 1 / max(q.shape[1] - 1, 1) if shares is None else shares[given][:, None]
-    eps = UNKNOWN
-    for _ in range(STEPS):
-        wrong = (1 - right) * eps * drawn
-        likelihood = (wrong + right * (1 - eps)).clamp(min=_LEAST)
-        share = wrong / likelihood  # n x 1
-        eps = _rate((weights[:, None] * share).sum(), weights.sum())
-    posterior = q * share / (1 - right).clamp(min=_LEAST)
-    fits = (weights * likelihood[:, 0].log()).sum() / weights.sum()
-    return Fitted(posterior.scatter(1, given[:, None], 1 - share), float(fits))
+def even(classes: int, eps: float) -> Tensor:
+    """Mistakes that are made alike in all classes, classes x classes."""
+    matrix = torch.full((classes, classes), eps / max(classes - 1, 1), dtype=torch.float64)
+    return matrix.fill_diagonal_(1 - eps if classes > 1 else 1.0)
 
 
 def matched(wrong: Tensor, rate: float) -> Tensor:
@@ -93,5 +164,51 @@ def matched(wrong: Tensor, rate: float) -> Tensor:
     return torch.sigmoid(logits + middle)
 
 
-def _rate(wrong: Tensor, total: Tensor) -> float:
-    return float((wrong + _FEW_WRONG[0]) / (total + sum(_FEW_WRONG)))
+def log_shares(given: Tensor, classes: int) -> Tensor:
+    """Log of how often each class is given, each as if given once more than it was."""
+    counts = given.bincount(minlength=classes).double() + 1
+    return (counts / counts.sum()).log()
+
+
+def _counts(own: Tensor, given: Tensor) -> Tensor:
+    """Expected numbers of samples, true x given."""
+    classes = own.shape[1]
+    zero = torch.zeros(classes, classes, dtype=torch.float64)
+    return zero.index_add_(0, given, own).T
+
+
+def _rate(counts: Tensor) -> float:
+    total = float(counts.sum())
+    wrong = total - float(counts.diagonal().sum())
+    return (wrong + _FEW_WRONG[0]) / (total + sum(_FEW_WRONG))
+
+
+def _reweighted(
+    weights: Tensor, opinions: Tensor, q: Tensor, posterior: Tensor, counting: Tensor
+) -> Tensor:
+    """One step of Newton's method towards weights under which q agrees with the posterior."""
+    pull = _PULL * torch.eye(len(weights), dtype=torch.float64)
+    slope = _mean(posterior - q, opinions, counting) - _PULL * (weights - 1 / len(weights))
+    known, all_of_it = _spread(posterior, opinions, counting), _spread(q, opinions, counting)
+    # of the likelihood of the labels: what is not known of the classes does not bend it
+    bend = all_of_it - (1 - _SAFE) * known + pull
+    step = torch.linalg.solve(bend, slope)
+    # not below 0: an opinion that contradicts the labels is worth nothing, not its opposite
+    found: Tensor = (weights + step.clamp(-0.5, 0.5)).clamp(min=0.0)
+    return found
+
+
+def _mean(p: Tensor, opinions: Tensor, counting: Tensor) -> Tensor:
+    return torch.einsum("n,nc,vnc->v", counting, p, opinions)
+
+
+def _spread(p: Tensor, opinions: Tensor, counting: Tensor) -> Tensor:
+    """Sum over samples of the opinions' covariance under p, opinions x opinions."""
+    mean = torch.einsum("nc,vnc->vn", p, opinions)
+    weighted = (counting[:, None] * p)[None] * opinions
+    crossed = torch.einsum("vnc,wnc->vw", weighted, opinions)
+    return crossed - torch.einsum("n,vn,wn->vw", counting, mean, mean)
+
+
+def _rows(matrix: Tensor) -> Tensor:
+    return matrix / matrix.sum(1, keepdim=True)

@@ -1,54 +1,64 @@
-"""Thumbnails of suspects, made one by one when the page asks; or a few features in words."""
+"""Pictures of samples, made one by one when the page asks; or the sample in words."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from flr.core.errors import DataError
+from flr.audit import originals
+from flr.core.errors import ConfigError, DataError
 from flr.data import texts as data_texts
 from flr.data.on_disk import Inputs, Numbers
-from flr.data.readers.images import read_image
 
-SIDE = 64  # of a thumbnail at most, in pixels; smaller pictures stay as they are
-QUALITY = 85  # of JPEG
-FEATURES = 12  # shown of a sample that is no picture
+SIDE = 96  # of a thumbnail at most, in pixels; smaller pictures stay as they are
+LARGE = 4096  # of the picture behind it: no screen shows more
+QUALITY, LARGE_QUALITY = 85, 92  # of JPEG
+FEATURES = 40  # shown of a sample that is no picture
 
-Thumbnails = Callable[[int], bytes | None]
-Texts = Callable[[int], str]
+Words = str | Sequence[tuple[str, str]]  # a text, or names with their values
+Texts = Callable[[int], Words]
+
+
+class Thumbnails(Protocol):
+    """Gives the picture of an audited row as PNG or JPEG, `side` pixels at most; or None."""
+
+    def __call__(self, row: int, side: int = SIDE) -> bytes | None: ...
 
 
 def from_files(root: Path, names: Sequence[str]) -> Thumbnails:
     """From image files, in better quality than the scaled pixels that a model sees."""
 
-    def thumbnail(row: int) -> bytes | None:
+    def picture(row: int, side: int = SIDE) -> bytes | None:
         try:
-            return encode(Image.fromarray(read_image(root / names[row], None)))
-        except DataError:
+            return encode(originals.read(root / names[row], side), side)
+        except (DataError, ConfigError):  # nothing that reads this kind is installed
             return None
 
-    return thumbnail
+    return picture
 
 
 def from_inputs(x: Inputs, rows: Tensor) -> Thumbnails:
     """From pixels; `rows` says where each audited sample is. Features have no picture."""
     if isinstance(x, data_texts.Texts) or len(x.shape) != 4:
-        return lambda _: None
+        return no_picture
     low, high = _range(x)
 
-    def thumbnail(row: int) -> bytes | None:
+    def picture(row: int, side: int = SIDE) -> bytes | None:
         pixels = (x[rows[row : row + 1]][0].float() - low) / (high - low)
         pixels = pixels.clamp(0, 1).mul(255).round().to(torch.uint8)
         if pixels.shape[0] in (3, 4):  # colours; of any other number of channels, the mean in grey
-            return encode(Image.fromarray(pixels[:3].permute(1, 2, 0).contiguous().numpy()))
-        return encode(Image.fromarray(pixels.float().mean(0).round().to(torch.uint8).numpy()))
+            image = Image.fromarray(pixels[:3].permute(1, 2, 0).contiguous().numpy())
+        else:
+            image = Image.fromarray(pixels.float().mean(0).round().to(torch.uint8).numpy())
+        return encode(image, side)
 
-    return thumbnail
+    return picture
 
 
 def features(x: Inputs, rows: Tensor, columns: Sequence[str] = ()) -> Texts:
@@ -59,23 +69,33 @@ def features(x: Inputs, rows: Tensor, columns: Sequence[str] = ()) -> Texts:
         return lambda _: ""
     width = x.shape[1]
     names = columns or [f"feature {number}" for number in range(width)]
-    more = f", and {width - FEATURES:,} more" if width > FEATURES else ""
+    more = [("and", f"{width - FEATURES:,} more")] if width > FEATURES else []
 
-    def text(row: int) -> str:
-        values = x[rows[row : row + 1]][0, :FEATURES].tolist()
-        pairs = zip(names[: len(values)], values, strict=True)
-        return ", ".join(f"{name} {value:.4g}" for name, value in pairs) + more
+    def values(row: int) -> Words:
+        numbers = x[rows[row : row + 1]][0, :FEATURES].tolist()
+        pairs = zip(names[: len(numbers)], numbers, strict=True)
+        return [(name, f"{number:.4g}") for name, number in pairs] + more
 
-    return text
+    return values
 
 
-def encode(image: Image.Image) -> bytes:
-    """PNG or JPEG, whichever is smaller: drawings and photographs differ."""
-    image.thumbnail((SIDE, SIDE))
+def encode(image: Image.Image, side: int = SIDE) -> bytes:
+    """PNG or JPEG: of a thumbnail the smaller one, of a large grey picture always PNG.
+
+    X-rays and scans are grey, and a trace of JPEG on them could be taken for a finding.
+    """
+    image.thumbnail((side, side))
+    large = max(image.size) > SIDE
     png, jpeg = io.BytesIO(), io.BytesIO()
-    image.save(png, "PNG", optimize=True)
-    image.save(jpeg, "JPEG", quality=QUALITY)
+    image.save(png, "PNG", optimize=not large)
+    if large and image.mode == "L":
+        return png.getvalue()
+    image.save(jpeg, "JPEG", quality=LARGE_QUALITY if large else QUALITY)
     return min(png.getvalue(), jpeg.getvalue(), key=len)
+
+
+def no_picture(row: int, side: int = SIDE) -> None:
+    """Of a text or a row of a table."""
 
 
 def _range(x: Numbers) -> tuple[float, float]:

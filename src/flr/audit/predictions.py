@@ -91,20 +91,19 @@ def read_kept(
     return replace(found, views=views, visited=found.visited[chosen])
 
 
-def doubt(evidence: Evidence, kept: SamplePredictions) -> str | None:
-    """A sentence if what was kept agrees with the model no more than by chance: other rows?"""
+def refuse_other_rows(evidence: Evidence, kept: SamplePredictions) -> None:
+    """What was kept agrees with the model no more than by chance: then its rows are others."""
     if "global" not in kept.views or not kept.visited.any():
-        return None
+        return
     ours, theirs = (evidence.views[name][kept.visited].argmax(1) for name in ("global", "model"))
     classes = len(evidence.classes)
     shares = [own.bincount(minlength=classes).double() / len(own) for own in (ours, theirs)]
     chance = float((shares[0] * shares[1]).sum())
     error = (chance * (1 - chance) / len(ours)) ** 0.5
     agree = float((ours == theirs).double().mean())
-    if error == 0 or agree > chance + 3 * error:
-        return None
-    return (
-        f"Whether {kept.kept_by}'s tables belong to these samples: they agree with the model on "
-        f"{100 * agree:.0f} %, no more than by chance. Use the data that was trained on, with its "
-        "samples in the same order."
-    )
+    if error > 0 and agree <= chance + 3 * error:
+        raise DataError(
+            f"{evidence.site}: expected {kept.kept_by}'s tables of these samples, in this order; "
+            f"they agree with the model on {100 * agree:.0f} %, no more than by chance. Use the "
+            "data that was trained on, with its samples in the same order."
+        )

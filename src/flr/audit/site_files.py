@@ -1,21 +1,29 @@
-"""A real site: its data, its labels, the federation's model and what the site has kept itself."""
+"""A site's own data: its labels, what was computed from it, and what a federation says of it."""
 
 from __future__ import annotations
 
-import csv
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
-from flr.audit import pictures
-from flr.audit.labels_file import some
-from flr.audit.matching import Chosen, by_name, choose
-from flr.audit.predictions import doubt, gather_evidence, read_kept
+from flr.audit import features, pictures
+from flr.audit.collect import Collection, Columns, Progress, collect
+from flr.audit.evidence import Evidence
+from flr.audit.labels_file import LabelTable, read_labels
+from flr.audit.matching import Chosen, Labelled, by_name, choose
+from flr.audit.other_issues import other_issues
+from flr.audit.out_of_sample import with_site_opinions
+from flr.audit.predictions import gather_evidence, read_kept, refuse_other_rows
+from flr.audit.run_clients import is_run
 from flr.audit.site_audit import SiteAudit
 from flr.core import arrays, seal
+from flr.core.contract import SamplePredictions
 from flr.core.errors import DataError
+from flr.data.on_disk import Inputs
 from flr.data.readers import images
 from flr.data.sources.files import read_samples
 from flr.models import model_file
@@ -25,59 +33,188 @@ _EXPERIMENT = re.compile(r"[0-9a-f]{16}")  # as flr.flower.node calls its folder
 _DEEPEST = 3  # experiment / site / client
 _LISTED = 10
 
+ALONE = (
+    "No model of a federation: the opinions are those of this data alone, each from a classifier "
+    "that has not seen the label in question."
+)
+
 
 @dataclass(frozen=True)
 class SiteFiles:
     """Where everything is; all of it is on the site's own disk."""
 
     data: Path
-    model: Path  # model.safetensors, or a folder with it
+    model: Path | None = None  # model.safetensors, or a folder with it; None: data alone
     labels: Path | None = None  # None: they come with the data
     state: Path | None = None  # the node's state-dir, or a folder in it
-    label: str = "label"  # column of a CSV file
-    size: int | None = None  # of images
+    label: str | None = None  # column of a table; None: found by its name
+    size: int | None = None  # of images, as the model takes them
     trust: bool = False  # of code that the model names
+    name: str | None = None  # column of a table
+    text: str | None = None
+
+    @property
+    def columns(self) -> Columns:
+        """Of the data, where they are a table; with a table of labels, of that."""
+        if self.labels is None:
+            return Columns(self.label, self.name, self.text)
+        return Columns(text=self.text)
 
 
-def open_site(files: SiteFiles) -> SiteAudit:
+def open_site(files: SiteFiles, tell: Progress = features.none) -> SiteAudit:
     """Reads all, refuses what does not belong together, and says what is left out."""
-    model = model_file.load(files.model, trust=files.trust)
-    raw, y, known, names = read_samples(
-        files.data, None, files.label, files.size, training=True, **model.reading
+    model = None if files.model is None else model_file.load(files.model, trust=files.trust)
+    table = (
+        None
+        if files.labels is None
+        else read_labels(files.labels, files.name, files.label, guess=True)
     )
+    found = collect(files.data, files.columns, tell, skip=files.labels)
+    labelled = _labelled(files, found, table, model)
+    classes = None if model is None else model.classes
+    chosen = choose(found.names, labelled, classes, found.unreadable)
+    names = [found.names[row] for row in chosen.rows.tolist()]
+    if found.features is None:
+        x, about = features.compute(features.of_rows(found.inputs, chosen.rows), tell)
+    else:
+        x, about = features.compute(found.features[chosen.rows], tell)
+    notes = (*found.notes, *chosen.notes)
+    if model is None:
+        site, source = files.data.resolve().stem, f"{ALONE} {about}"
+        evidence = Evidence(
+            site, names, chosen.classes, chosen.given, {}, None, source, False, features=x
+        )
+    else:
+        evidence, doubts = _with_model(files, model, found, chosen, names)
+        evidence = replace(evidence, features=x, source=f"{evidence.source} {about}")
+        notes += doubts
+    own = files.labels is None and labelled.labels
+    evidence = with_site_opinions(evidence, tell)
+    return SiteAudit(
+        evidence,
+        _thumbnails(found, chosen.rows),
+        pictures.features(found.inputs, chosen.rows, found.columns),
+        (found.names, [label or "" for label in labelled.labels]) if own else None,
+        notes,
+        (*chosen.left_out, *found.other),
+        kind=found.kind,
+        sources=_sources(found, chosen.rows),
+        other_issues=other_issues(evidence, _odd(found, chosen.rows)),
+        table=table,
+    )
+
+
+def _labelled(
+    files: SiteFiles, found: Collection, table: LabelTable | None, model: SavedModel | None
+) -> Labelled:
+    if table is not None:
+        return by_name(table, found.names, files.data)
+    if found.labels is None:
+        inside = sorted(files.data.glob("*.csv")) if files.data.is_dir() else []
+        near = f"{inside[0]} may be it: " if inside else ""
+        path = inside[0] if inside else "labels.csv"
+        raise DataError(
+            f"{files.data}: expected labels with the data (folders called like classes, a column "
+            f'"label", an array y), or in a table of their own; got neither. {near}'
+            f"flr audit {files.data} {path}"
+        )
+    labels = found.labels
+    if model is not None and found.classes is None:
+        labels = [label if label is None else in_words(label, model.classes) for label in labels]
+    return Labelled(labels, files.data)
+
+
+def in_words(label: str, classes: tuple[str, ...]) -> str:
+    """A label as the model names it; plain numbers count its classes, unless these are numbers."""
+    counts = label.isdecimal() and not all(name.isdecimal() for name in classes)
+    return classes[int(label)] if counts and int(label) < len(classes) else label
+
+
+def _thumbnails(found: Collection, rows: Tensor) -> pictures.Thumbnails:
+    if found.files:
+        return pictures.from_files(found.path, [found.names[row] for row in rows.tolist()])
+    return pictures.from_inputs(found.inputs, rows)
+
+
+def _sources(found: Collection, rows: Tensor) -> Callable[[int], Path | None]:
+    if not found.files:
+        return lambda _row: None
+    return lambda row: found.files[int(rows[row])].resolve()
+
+
+def _odd(found: Collection, rows: Tensor) -> tuple[tuple[int, str], ...]:
+    """By their place among the audited samples."""
+    place = {row: i for i, row in enumerate(rows.tolist())}
+    return tuple((place[row], what) for row, what in found.odd if row in place)
+
+
+def _with_model(
+    files: SiteFiles, model: SavedModel, found: Collection, chosen: Chosen, names: list[str]
+) -> tuple[Evidence, tuple[str, ...]]:
+    """What the federation's model says of these samples, and what the site has kept of them."""
+    raw = _as_trained(files, model, found, chosen.rows)
     x = model.features(raw)
     _check_shape(model, tuple(x.shape[1:]), files.data)
-    odd = [name for name in names if name != name.encode(errors="replace").decode()]
-    if odd:
-        raise DataError(
-            f"{files.data}: expected file names in UTF-8; got {some(odd, 3)}. Rename them."
-        )
-    labels = None if y is None else as_text(y, known, model.classes)
-    chosen = _match(files, names, labels, model.classes)
-    rows, state, kept = chosen.rows, None, None
+    state, kept = None, None
     if files.state is not None:
         state = newest_state(files.state)
         refuse_damaged(state)
-        kept = read_kept(arrays.load(state)[0], len(x), model, str(state), rows)
-    name, audited = _site_name(files.data, state), [names[row] for row in rows.tolist()]
-    evidence = gather_evidence(name, audited, chosen.given, model, x, rows, model.normalize, kept)
-    about_state = None if kept is None else doubt(evidence, kept)
+        kept = _kept(model, found, chosen.rows, state)
+    site, every = _site_name(files.data, state), torch.arange(len(names))
+    evidence = gather_evidence(site, names, chosen.given, model, x, every, model.normalize, kept)
+    about_state = None
+    if kept is not None:
+        refuse_other_rows(evidence, kept)
     if kept is None and state is not None:
         keeps = "none of that, as the model's method does not keep it."
         about_state = f"What was said of each sample in training: {files.state} has {keeps}"
-    if files.data.is_dir():  # names are relative to the part of the folder that is for training
-        root = next(iter(images.parts(files.data) or []), files.data)
-        thumbnails = pictures.from_files(root, evidence.names)
-    else:
-        thumbnails = pictures.from_inputs(raw, rows)
-    return SiteAudit(
-        evidence,
-        thumbnails,
-        pictures.features(raw, rows, _columns(files)),
-        (names, labels) if files.labels is None and labels else None,
-        (*chosen.notes, *([about_state] if about_state else [])),
-        chosen.left_out,
-    )
+    return evidence, (about_state,) if about_state else ()
+
+
+def _as_trained(files: SiteFiles, model: SavedModel, found: Collection, rows: Tensor) -> Inputs:
+    """The samples as a node of the federation reads them."""
+    if found.files:
+        side = model.reading.get("side", 0)
+        read = images.one_by_one(side) if side else images.at_once(files.size)
+        return read(found.path, [found.files[row] for row in rows.tolist()])
+    parts = []
+    for training in (True, False) if _two_parts(found) else (True,):
+        raw, *_ = read_samples(files.data, None, found.label, training=training, **model.reading)
+        parts.append(raw)
+    whole = parts[0] if len(parts) == 1 else torch.cat([torch.as_tensor(part) for part in parts])
+    return features.of_rows(whole, rows)
+
+
+def _two_parts(found: Collection) -> bool:
+    return found.path.suffix.lower() == ".npz" and found.names[-1].startswith("test/")
+
+
+def _kept(
+    model: SavedModel, found: Collection, rows: Tensor, state: Path
+) -> SamplePredictions | None:
+    """What was kept of the audited samples; of those that were not trained on, nothing was."""
+    trained = _training_order(found)
+    kept = read_kept(arrays.load(state)[0], len(trained), model, str(state))
+    if kept is None:
+        return None
+    place = {row: i for i, row in enumerate(trained)}
+    at = torch.tensor([place.get(row, -1) for row in rows.tolist()])
+    known, at = at >= 0, at.clamp(min=0)
+    even = torch.full((len(rows), len(model.classes)), 1 / len(model.classes))
+    views = {n: torch.where(known[:, None], v[at], even) for n, v in kept.views.items()}
+    return replace(kept, views=views, visited=kept.visited[at] & known)
+
+
+def _training_order(found: Collection) -> list[int]:
+    """The rows of the collection in which a node reads them: the training part, if there is one."""
+    if not found.files:
+        return [row for row, name in enumerate(found.names) if not name.startswith("test/")]
+    position = {file: row for row, file in enumerate(found.files)}
+    parts = images.parts(found.path)
+    folder = parts[0] if parts else found.path
+    nothing = images.one_by_one(1)  # decodes no image
+    read = images.read_classes if images.subfolders(folder) else images.read_flat
+    return [position[folder / name] for name in read(folder, nothing).names]
 
 
 def refuse_damaged(state: Path) -> None:
@@ -96,6 +233,11 @@ def newest_state(folder: Path) -> Path:
         raise DataError(
             f"Expected the state-dir of a node at {folder}; there is no such folder. Check the "
             "path, or leave --state out."
+        )
+    if any(map(is_run, (folder, *folder.resolve().parents))):
+        raise DataError(
+            f"Expected the state-dir of a node; {folder} belongs to a simulated run, whose clients "
+            "have samples in another order than any file. Give the run: flr audit RUN."
         )
     found: dict[Path, list[int]] = {}
     for depth in range(_DEEPEST + 1):
@@ -118,16 +260,6 @@ def newest_state(folder: Path) -> Path:
     return place / f"{max(versions)}.safetensors"
 
 
-def as_text(y: Tensor, known: tuple[str, ...] | None, classes: tuple[str, ...]) -> list[str]:
-    """Labels as the model names them; plain numbers count its classes, unless these are numbers."""
-    numbers = y.tolist()
-    if known is not None:
-        return [known[number] for number in numbers]
-    if all(name.isdecimal() for name in classes):
-        return [str(number) for number in numbers]
-    return [classes[n] if n < len(classes) else str(n) for n in numbers]
-
-
 def _check_shape(model: SavedModel, shape: tuple[int, ...], where: Path) -> None:
     """Refuses a model that was trained on inputs of another shape."""
     if shape == model.input_shape:
@@ -140,31 +272,9 @@ def _check_shape(model: SavedModel, shape: tuple[int, ...], where: Path) -> None
     )
 
 
-def _match(
-    files: SiteFiles, names: list[str], labels: list[str] | None, classes: tuple[str, ...]
-) -> Chosen:
-    if files.labels is not None:
-        return by_name(files.labels, names, files.data, classes)
-    if labels is None:
-        raise DataError(
-            f"{files.data}: expected labels with the data, or in a file of their own; got "
-            "neither. Give a table with the columns name and label: --labels labels.csv."
-        )
-    return choose(names, labels, classes, files.data)
-
-
 def _site_name(data: Path, state: Path | None) -> str:
     """As the federation calls it, where that is known."""
     above = [] if state is None else [folder.name for folder in state.resolve().parents]
     if len(above) > 2 and _EXPERIMENT.fullmatch(above[2]):
         return above[1]
     return data.resolve().stem
-
-
-def _columns(files: SiteFiles) -> list[str]:
-    """The feature columns of a CSV file."""
-    if files.data.suffix.lower() != ".csv":
-        return []
-    with files.data.open(encoding="utf-8-sig", newline="") as file:
-        header = next(row for row in csv.reader(file) if any(cell.strip() for cell in row))
-    return [name.strip() for name in header if name.strip() != files.label]

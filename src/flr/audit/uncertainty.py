@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -10,22 +10,18 @@ from torch import Tensor
 
 from flr.audit import noise_model
 from flr.audit.evidence import Evidence
-from flr.audit.scores import (
-    FEDERATION,
-    HALF,
-    LEAST,
-    Scores,
-    blend,
-    constant_prediction,
-    rate_by_federation,
-)
+from flr.audit.noise_model import Fitted
+from flr.audit.scores import RESEMBLING, Scores, doubted, outside, resemblance
 
 TIMES = 100
-MISFIT = 0.6  # spread of the logit of a site's rate around the truth, seen on simulated sites
+# Standard deviation of the log odds of all labels around the truth, where the noise model is not
+# that of the site: measured on digits and CIFAR-100 (docs/explanation/label-audit.md).
+MISFIT = 0.2
+OFF = 0.1  # of the log odds of the rate itself: on synthetic sites of 60 to 300 labels
 LIKELIEST = 50  # other classes of a sample that count in pairs
-# Entries (samples x classes) to which the noise model is fitted again and again. With a part of the
-# samples it strays more than with all of them, so the intervals of a large site are too wide.
-_ENTRIES, _FEWEST = 10_000, 50
+_REFITS, _STEPS = 20, 5  # bootstrap samples, and steps of each from the fit of all
+_ENTRIES = 100_000  # samples x classes in a refit; with fewer samples the spread is scaled
+_LEAST = 1e-6
 
 PairCounts = dict[tuple[int, int], float]  # (given, other class) -> number of labels
 
@@ -45,46 +41,81 @@ class Bootstrap:
         return {label: part for label, part in enumerate(parts) if part.shape[1]}
 
 
-def bootstrap(evidence: Evidence, scores: Scores) -> Bootstrap:
+def bootstrap(evidence: Evidence, scores: Scores, found: Fitted | None, sure: bool) -> Bootstrap:
     """Draws true labels from the posterior, each time with another guess at the site's rate.
 
-    A guess differs by which samples count (Bayesian bootstrap), by how far each view of the
-    federation is trusted, and by how far such models were off where the truth was known.
+    A guess differs by which samples the noise model is fitted to (Bayesian bootstrap), by how many
+    labels were given by resemblance, and by how far the site may be from any such model. Where
+    the audit is not sure, none or all are wrong.
     """
     rng = torch.Generator().manual_seed(0)  # the same findings each time for the same evidence
     others = scores.posterior.double().scatter(1, evidence.given[:, None], 0.0)
     others[others.sum(1) == 0] = 1.0  # never used, as nothing else is possible
     drawn = torch.multinomial(others, TIMES, replacement=True, generator=rng).T
-    wrong = torch.stack(
-        [noise_model.matched(scores.wrong, rate) for rate in _rates(evidence, scores, rng).tolist()]
-    )
+    if found is not None and sure:
+        spread = misfit(evidence, found, rng)
+        shifts = spread * torch.randn(TIMES, 1, generator=rng, dtype=torch.float64)
+        base = torch.logit(scores.wrong.double(), eps=_LEAST) + _of_rival(evidence, found, rng)
+        more = _resembling(found, rng)[:, None] * doubted(found, evidence.given)
+        wrong = _off((torch.sigmoid(base + shifts) + more).clamp(0, 1), rng)
+    elif len(evidence.classes) == 1:
+        wrong = torch.zeros(TIMES, len(evidence), dtype=torch.float64)
+    else:
+        wrong = (torch.arange(TIMES)[:, None] % 2).expand(TIMES, len(evidence)).double()
     is_wrong = torch.rand(wrong.shape, generator=rng, dtype=torch.float64) < wrong
     return Bootstrap(torch.where(is_wrong, drawn, evidence.given), evidence.given)
 
 
-def _rates(evidence: Evidence, scores: Scores, rng: torch.Generator) -> Tensor:
-    """Guesses at the site's rate: around that of the scores, as far as the noise model strays."""
-    if constant_prediction(evidence) is not None:
-        return torch.arange(TIMES) % 2  # none or all: the interval says that nothing is known
-    most = max(_ENTRIES // len(evidence.classes), _FEWEST)
-    rows = torch.randperm(len(evidence), generator=rng)[:most]
-    names = [name for name in FEDERATION if name in evidence.views]
-    # the model's share decides nothing but rows that the tables do not know
-    views = torch.stack([blend(evidence, (name, "model"), (1.0, LEAST))[rows] for name in names])
-    given = evidence.given[rows]
-    refitted = []
-    for _ in range(TIMES):
-        trust = _exponential(len(views), rng)
-        q = (trust[:, None, None] * views).sum(0) / trust.sum()
-        refitted.append(rate_by_federation(q, given, weights=_exponential(len(given), rng)))
-    logits = torch.logit(torch.tensor(refitted, dtype=torch.float64), eps=LEAST)
-    chance = HALF * (logits - logits.median())  # as far as the scores believe it
-    misfit = MISFIT * torch.randn(TIMES, generator=rng, dtype=torch.float64)
-    return torch.sigmoid(torch.logit(scores.wrong.double().mean(), eps=LEAST) + chance + misfit)
+def _off(wrong: Tensor, rng: torch.Generator) -> Tensor:
+    """The same with rates that are off: sure probabilities would hardly move with log odds."""
+    rates = torch.logit(wrong.mean(1), eps=_LEAST)
+    rates = rates + OFF * torch.randn(len(rates), generator=rng, dtype=torch.float64)
+    pairs = zip(wrong, torch.sigmoid(rates).tolist(), strict=True)
+    return torch.stack([noise_model.matched(row, rate) for row, rate in pairs])
 
 
-def _exponential(n: int, rng: torch.Generator) -> Tensor:
-    return -torch.rand(n, generator=rng, dtype=torch.float64).clamp(min=1e-12).log()
+def _of_rival(evidence: Evidence, found: Fitted, rng: torch.Generator) -> Tensor:
+    """Other log odds in the draws in which the fit from the other start is right, times x n."""
+    drawn = torch.rand(TIMES, 1, generator=rng, dtype=torch.float64) < found.doubtful
+    rival = found if found.rival is None else found.rival
+    best, other = (torch.logit(f.wrong(evidence.given), eps=_LEAST) for f in (found, rival))
+    return torch.where(drawn, (other - best)[None], 0.0)
+
+
+def _resembling(found: Fitted, rng: torch.Generator) -> Tensor:
+    """Shares of labels given by resemblance, less the one that scores assume.
+
+    Drawn from the beta distribution with the known mean that falls from its mode at 0 to 0 at 1:
+    anything is possible, less is likelier.
+    """
+    falls = 1 / RESEMBLING - 1
+    share = 1 - torch.rand(TIMES, generator=rng, dtype=torch.float64) ** (1 / falls)
+    even = torch.rand(TIMES, generator=rng, dtype=torch.float64) < found.evenly
+    return torch.where(even, 0.0, share) - resemblance(found)
+
+
+def misfit(evidence: Evidence, found: Fitted, rng: torch.Generator) -> float:
+    """Standard deviation of a shift of all log odds: by chance, and by what the model is not."""
+    classes, n = len(evidence.classes), len(evidence)
+    rows = torch.randperm(n, generator=rng)[: max(_ENTRIES // classes, 1)]
+    views = torch.stack([evidence.views[name][rows] for name in outside(evidence)])
+    logs, given = views.double().clamp(min=_LEAST).log(), evidence.given[rows]
+    start = noise_model.fit_with(logs, given, found.strength, start=part(found, rows), steps=_STEPS)
+    odds = []
+    for _ in range(_REFITS):
+        counting = -torch.rand(len(rows), generator=rng, dtype=torch.float64).clamp(1e-12).log()
+        again = noise_model.fit_with(
+            logs, given, found.strength, counting=counting, start=start, steps=_STEPS
+        )
+        rate = (counting * again.wrong(given)).sum() / counting.sum()
+        odds.append(float(torch.logit(rate, eps=_LEAST)))
+    by_chance = torch.tensor(odds).var() * len(rows) / n
+    return float((by_chance + MISFIT**2).sqrt())
+
+
+def part(found: Fitted, rows: Tensor) -> Fitted:
+    """The fit of some rows, to go on from."""
+    return replace(found, posterior=found.posterior[rows], opinion=found.opinion[rows])
 
 
 def pair_counts(given: Tensor, posterior: Tensor) -> PairCounts:

@@ -60,3 +60,21 @@ def demo(
     )
     say(f"Pictures: {folder / 'comparison.png'}")
     say(f"Page:     {folder / 'index.html'}")
+    audit_one_site(folder / METHODS[-1])
+
+
+def audit_one_site(run: Path) -> None:
+    """What each site can do with the run: find its own wrong labels."""
+    from flr.audit.findings import scores_of
+    from flr.audit.run_clients import open_run
+    from flr.audit.site_audit import PAGE, clear, examine, likely_wrong
+
+    with console.status("One site audits its labels"):
+        site, folder = open_run(run).site_audit(0), run / "audit" / "0"
+        scores = scores_of(site.evidence)
+        clear(folder)
+        examine(site, folder, scores=scores)
+    wrong, labels = likely_wrong(scores), len(site.evidence)
+    console.print(f"\nThe first site audits its labels: {wrong:,} of its {labels:,} look wrong.")
+    say(f"To review: {folder / PAGE}")
+    say("Your own data: flr audit FOLDER LABELS.csv")

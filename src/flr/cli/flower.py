@@ -13,6 +13,7 @@ import typer
 
 from flr.cli.terminal import STOPPED, say
 from flr.core.errors import ConfigError
+from flr.core.plain_text import counted
 from flr.simulation.folders import first_free
 
 app = typer.Typer(help="On Flower: make an app, check it, try it out.", no_args_is_help=True)
@@ -74,7 +75,8 @@ def up(
 
     def show(metrics: dict[str, Any]) -> None:
         accuracy, replies = 100 * metrics["accuracy"], len(metrics["participants"])
-        say(f"round {metrics['round']}/{rounds}  accuracy {accuracy:.1f} %  {replies} sites")
+        said = f"round {metrics['round']}/{rounds}  accuracy {accuracy:.1f} %"
+        say(f"{said}  {counted(replies, 'site')}")
 
     try:
         done = try_out(changes, folder, secure=secure, say=say, on_round=show)

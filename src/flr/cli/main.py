@@ -19,17 +19,19 @@ from rich.logging import RichHandler
 from flr import __version__
 from flr import config as configs
 from flr.cli import data, flower, portable, site
-from flr.cli.audit import audit, relabel
+from flr.cli.audit import audit
 from flr.cli.demo import demo
 from flr.cli.embed import embed
 from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
+from flr.cli.relabel import relabel
 from flr.cli.reproduce import reproduce
 from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, put, say
 from flr.config.own_runs import in_run_folder
 from flr.core import registry
 from flr.core.combine import parts_of
 from flr.core.errors import DataError, FlrError
+from flr.core.plain_text import counted
 from flr.engine.memory_allocator import keep_freed_memory
 from flr.report.table import Table, to_rich
 from flr.simulation.folders import own_folder
@@ -230,7 +232,7 @@ def check(config: ConfigFile, changes: Overrides = None, trust: Trust = False) -
     sites = [len(site) for site in scenario.sites]
     say(
         f"{config} is fine: {resolved.label}, {resolved.rounds} rounds on {dataset.name}, "
-        f"{len(sites)} sites with {min(sites)} to {max(sites)} samples, "
+        f"{counted(len(sites), 'site')} with {min(sites)} to {max(sites)} samples, "
         f"{wrong}. Scenario {scenario.hash[:12]}."
     )
 

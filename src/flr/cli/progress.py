@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 
 class WithBar:
@@ -58,6 +65,35 @@ class RunProgress(WithBar):
                 f"{self.label:<8} round {done}/{self.rounds}  {self.news}  {left}",
                 soft_wrap=True,
             )
+
+
+class Steps(WithBar):
+    """Gets the name of a step and the share of it that is done: a bar for people, else a line."""
+
+    def __init__(self, console: Console) -> None:
+        live = console.is_terminal and sys.stdout.isatty()
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TimeRemainingColumn(),
+        )
+        self.console, self.said = console, set[str]()
+        self.bar = Progress(*columns, console=console, transient=True) if live else None
+        self.task = self.bar.add_task("", total=1.0) if self.bar else None
+
+    def of(self, whose: str) -> Callable[[str, float], None]:
+        """For one of many: on a terminal its name is before each step, elsewhere nothing is."""
+        if self.bar is None:
+            return lambda _step, _share: None
+        return lambda step, share: self(f"{whose}: {step}", share)
+
+    def __call__(self, step: str, share: float) -> None:
+        step = step[:1].upper() + step[1:]
+        if self.bar and self.task is not None:
+            self.bar.update(self.task, description=step, completed=share)
+        elif step not in self.said and share < 1:
+            self.console.print(f"{step} ...")
+            self.said.add(step)
 
 
 def _news(metrics: dict[str, Any]) -> str:

@@ -80,7 +80,9 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def write_atomically(path: Path, data: bytes | str, *, sync: bool = False) -> None:
+def write_atomically(
+    path: Path, data: bytes | str, *, sync: bool = False, mode: int = 0o644
+) -> None:
     """Writes beside the target and renames over it; with `sync` it also survives a power cut."""
     new = [] if path.parent.is_dir() else [p for p in path.parents if not p.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +94,7 @@ def write_atomically(path: Path, data: bytes | str, *, sync: bool = False) -> No
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(mode)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

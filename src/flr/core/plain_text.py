@@ -25,6 +25,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
+def counted(count: int, noun: str) -> str:
+    """1 site, 2 sites."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def to_cell(text: str) -> str:
     """A cell of a table that no spreadsheet takes for a formula: a quote mark goes before it."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

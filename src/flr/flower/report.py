@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from flr.client.worker import WorkerSpec
 from flr.config import Config
+from flr.core.plain_text import counted
 from flr.engine.local import LocalTransport
 from flr.flower import differential_privacy
 from flr.flower.membership import Membership
@@ -34,7 +35,8 @@ def make_recorder(
     def show(line: dict[str, Any]) -> None:
         accuracy = line.get("accuracy")
         reached = "" if accuracy is None else f", accuracy {100 * accuracy:.1f} %"
-        head = f"Round {line['round']} of {config.rounds}: {len(line['participants'])} sites"
+        sites = counted(len(line["participants"]), "site")
+        head = f"Round {line['round']} of {config.rounds}: {sites}"
         log.info("%s%s, %.1f s", head, reached, line["seconds"])
 
     return Recorder(

@@ -92,15 +92,24 @@ class Embedder:
             origin=dataset.fingerprint,
         )
 
-    def __call__(self, x: Inputs, views: int = 1, what: str = "samples") -> Features:
-        """Features of all samples, from the cache or computed now."""
+    def __call__(
+        self,
+        x: Inputs,
+        views: int = 1,
+        what: str = "samples",
+        on_done: Callable[[int], None] | None = None,
+    ) -> Features:
+        """Features of all samples, from the cache or computed now.
+
+        `on_done` hears how many are ready; without it, lines in the log tell of progress.
+        """
         backbone = self.backbone
         _check(x, backbone, views, self.entry.name)
         setting = {**self.identity(), "views": views, "device": self.device}
         cache = FeatureCache(setting, self._full)
         network = _Once(backbone, self.device)
         found: Tensor | None = None
-        progress = _Progress(len(x), what)
+        tell = on_done or _Progress(len(x), what).done
         pieces = [slice(at, min(at + PIECE, len(x))) for at in range(0, len(x), PIECE)]
 
         def embed(rows: slice) -> tuple[slice, Tensor]:
@@ -110,7 +119,7 @@ class Embedder:
             if found is None:
                 found = torch.empty((len(x), *values.shape[1:]), dtype=torch.float16)
             found[rows] = values
-            progress.done(rows.stop)
+            tell(rows.stop)
         return Features(torch.empty(0, views, 0, dtype=torch.float16) if found is None else found)
 
 

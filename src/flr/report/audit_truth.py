@@ -84,7 +84,8 @@ def report(
 ) -> dict[str, Any] | None:
     """Measures the audit of a run's clients and writes truth.json to `out`, by default RUN/audit.
 
-    None, and no file, where nobody knows which labels of the data set are right. `dataset` is
+    None, and no file, where nobody knows which labels are wrong: they were not looked through, or
+    the run made none wrong. `dataset` is
     needed where the run's data were given in Python.
     """
     config = configs.load_run(folder, code=False)
@@ -94,6 +95,8 @@ def report(
         return None
     truth = Truth.of(scenarios.load(folder / "scenario.safetensors"), dataset)
     judged = judge(truth, scores, rates)
+    if not any(site.errors.any() for site in judged.values()):  # nobody made any wrong, or said so
+        return None
     found: dict[str, Any] = {
         "all": overall(judged),
         "per_client": [{"client": k, **measure(site)} for k, site in judged.items()],

@@ -4,10 +4,10 @@
 const cards = new Map(); // suspect -> its card, for the suspects of this page only
 
 function paintCards() {
-  const first = view.at - (view.at % PER_PAGE);
-  const page = view.listed.slice(first, first + PER_PAGE);
+  const first = view.at - (view.at % perPage());
+  const page = view.listed.slice(first, first + perPage());
   for (const i of cards.keys()) if (!page.includes(i)) cards.delete(i);
-  for (const i of page) if (!cards.has(i)) cards.set(i, makeCard(i));
+  for (const i of page) if (!cards.has(i)) cards.set(i, make("li", {}, view.grid ? makeTile(i) : makeCard(i)));
   const items = page.map((i) => cards.get(i));
   const list = byId("suspects");
   const same = items.length === list.children.length && items.every((item, n) => item === list.children[n]);
@@ -20,35 +20,31 @@ function paintCards() {
 function makeCard(i) {
   const { name, reason } = suspects[i];
   const title = make("h3", { id: `name-${i}` }, "Sample ", named(name));
-  const words = make("div", { class: "words" }, title, claim(i), make("p", { class: "reason" }, reason));
-  const decided = make("span", { class: "decided", id: `decided-${i}` });
-  const outcome = make("p", { class: "outcome" }, decided, " ", button("clear", "Clear", "Delete"));
-  const attributes = { id: `card-${i}`, class: "card", "aria-labelledby": `name-${i} claim-${i} decided-${i}` };
-  return make("li", {}, make("article", attributes, look(i), words, buttons(), outcome));
+  const why = make("details", {}, make("summary", {}, "Why"), make("p", { class: "reason" }, reason));
+  const claim = make("p", { id: `claim-${i}`, class: "claim" }, percent(i), " ", ...sentence(i));
+  const words = make("div", { class: "words" }, title, claim, why);
+  const outcome = make("div", { class: "outcome" }, decidedLine(i), " ", button("clear", "Clear", "Delete"));
+  // a text or a table may be long, so the question stands above it
+  const parts = suspects[i].words === undefined ? [look(i), words, buttons()] : [words, buttons(), look(i)];
+  return article(i, "card", ...parts, nearest(i), outcome);
 }
 
-/** The thumbnail, or the features where there is none. */
-function look(i) {
-  const { name, picture, features } = suspects[i];
-  if (picture === null) return make("p", { class: "features" }, named(features));
-  const image = make("img", { alt: `Thumbnail of ${name}`, decoding: "async", width: 112, height: 112 });
-  const instead = make("p", { class: "features" }, "This picture cannot be shown.");
-  image.addEventListener("error", () => image.replaceWith(instead));
-  image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 64));
-  image.src = picture;
-  return image;
+function article(i, kind, ...parts) {
+  const attributes = { id: `card-${i}`, class: kind, "aria-labelledby": `name-${i} claim-${i} decided-${i}` };
+  return make("article", attributes, ...parts);
 }
 
-function claim(i) {
-  const { given, suggested, probability, confidence } = suspects[i];
-  const says = (term, ...words) => make("div", {}, make("dt", {}, term), " ", make("dd", {}, ...words));
-  return make(
-    "dl",
-    { id: `claim-${i}` },
-    says("Given", classNamed(given)),
-    says("Suggested", classNamed(suggested), ` (${share(confidence)} sure)`),
-    says("Given label is wrong", share(probability), " ", gauge(probability)),
-  );
+const decidedLine = (i) => make("p", { class: "decided", id: `decided-${i}` });
+
+function percent(i) {
+  const [first, ...rest] = share(suspects[i].probability);
+  return make("strong", { class: "percent" }, first.toUpperCase(), rest.join(""), " likely wrong.");
+}
+
+/** The one sentence on a suspect. */
+function sentence(i) {
+  const { given, suggested } = suspects[i];
+  return ["Labelled ", classNamed(given), ", but looks like ", classNamed(suggested), "."];
 }
 
 function buttons() {
@@ -59,6 +55,7 @@ function buttons() {
     button("keep", "Keep", "K"),
     button("skip", "Skip", "S"),
     button("other", "Other …", "C"),
+    button("classes", "Compare classes", "E"),
   );
 }
 
@@ -69,33 +66,45 @@ function button(act, text, key) {
 
 function paintCard(i) {
   const card = cards.get(i).firstChild;
-  const decision = decisions.get(i);
   const isCurrent = i === current();
   card.classList.toggle("current", isCurrent);
   card.tabIndex = isCurrent ? 0 : -1;
   if (isCurrent) card.setAttribute("aria-current", "true");
   else card.removeAttribute("aria-current");
-  card.dataset.decision = decision?.what ?? "";
-  for (const button of card.querySelectorAll("button")) paintButton(button, i, isCurrent);
-  const words = inWords(i);
+  if (isCurrent && !view.grid) sharpen(card, i);
+  card.dataset.decision = decisions.get(i)?.what ?? "";
+  // the arrow keys lead to the other cards, so only this one is in the order of the tab key
+  for (const part of card.querySelectorAll("button, summary, [tabindex]")) part.tabIndex = isCurrent ? 0 : -1;
+  for (const part of card.querySelectorAll("[data-act]")) paintButton(part, i);
+  paintSecond(card, i);
+  const words = view.grid ? inFewWords(i) : inWords(i);
   const decided = card.querySelector(".decided");
   if (decided.textContent !== make("p", {}, ...words).textContent) decided.replaceChildren(...words);
 }
 
-function paintButton(button, i, isCurrent) {
+function paintButton(button, i) {
   const { act } = button.dataset;
   const decision = decisions.get(i);
   const other = decision?.what === "accept" && decision.to !== suspects[i].suggested;
-  button.tabIndex = isCurrent ? 0 : -1; // the arrow keys lead to the other cards
   if (act === "clear") button.hidden = !decision;
-  else button.setAttribute("aria-pressed", act === (other ? "other" : decision?.what));
+  else if (Object.hasOwn(WORDS, act) || act === "other") {
+    button.setAttribute("aria-pressed", act === (other ? "other" : decision?.what));
+  }
+}
+
+/** The same on a tile, where there is little room. */
+function inFewWords(i) {
+  const decision = decisions.get(i);
+  if (!decision) return [make("span", { class: "unseen" }, "Undecided")];
+  return decision.what === "skip" ? ["Skipped"] : [`${WORDS[decision.what]}: `, classNamed(labelAfter(i, decision))];
 }
 
 /** The decision on a suspect, as parts of a sentence. */
 function inWords(i) {
   const decision = decisions.get(i);
   if (!decision) return ["Undecided"];
-  if (decision.what === "accept") return ["Accepted: the label becomes ", classNamed(decision.to), "."];
-  if (decision.what === "keep") return ["Kept: the label stays ", classNamed(suspects[i].given), "."];
+  const when = (isEarlier(decision) ? " in an earlier audit" : "") + (decision.bulk ? " together with its pair" : "");
+  if (decision.what === "accept") return [`Accepted${when}: the label becomes `, classNamed(decision.to), "."];
+  if (decision.what === "keep") return [`Kept${when}: the label stays `, classNamed(suspects[i].given), "."];
   return ["Skipped: left open."];
 }

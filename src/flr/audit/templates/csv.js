@@ -10,7 +10,7 @@ const NUMBER = /^[+-][0-9.]+(e[+-]?[0-9]+)?$/i;
 const toCell = (value) => (FORMULA.test(value) && !NUMBER.test(value) ? `'${value}` : value);
 const fromCell = (cell) => (cell.startsWith("'") && FORMULA.test(cell) ? cell.slice(1) : cell);
 
-const quoted = (value) => `"${toCell(value).replaceAll('"', '""')}"`;
+const quoted = (value) => `"${toCell(String(value)).replaceAll('"', '""')}"`;
 
 const toCsv = (rows) => rows.map((row) => row.map(quoted).join(",") + "\r\n").join("");
 
@@ -27,6 +27,14 @@ function fromCsv(text) {
   }
 }
 
+/** The rows of a table as objects, by the names in its header. */
+function tableRows(text) {
+  const [header = [], ...rows] = fromCsv(text.replace(/^\uFEFF/, ""));
+  const names = header.map((name) => name.trim());
+  const named = (fields) => Object.fromEntries(names.map((column, i) => [column, fromCell(fields[i] ?? "")]));
+  return { header: names, rows: rows.map(named) };
+}
+
 function corrections() {
   const rows = [...decisions].sort(([a], [b]) => a - b).map(([i, { what, to }]) => {
     const { name, given } = suspects[i];
@@ -35,43 +43,58 @@ function corrections() {
   return toCsv([COLUMNS, ...rows]);
 }
 
-/** The decisions of a file as changes, or an error that says which row does not belong here. */
-function readCorrections(text) {
-  const [header = [], ...rows] = fromCsv(text.replace(/^\uFEFF/, ""));
+/**
+ * The decisions of somebody's file, each { i, given, what, label, audit } for a suspect of this
+ * page, and what was left out, in numbers by reason. A file of this very audit has to fit row for
+ * row; of another one, or of another program, what fits by name and label is taken.
+ */
+function readDecisions(text) {
+  if (/^\uFEFF?\s*[[{]/.test(text)) return sift(fromStudioJson(text));
+  const { header, rows } = tableRows(text);
+  if (COLUMNS.every((column) => header.includes(column))) return sift(rows.map(checkRow));
+  if (STUDIO_MARKS.some((column) => header.includes(column))) return sift(rows.map(fromStudioRow).filter(Boolean));
   const missing = COLUMNS.filter((column) => !header.includes(column));
-  if (missing.length) {
-    throw new Error(
-      `Expected the columns ${COLUMNS.join(", ")}; there is no ${missing.join(", ")}. ` +
-        "Choose a corrections.csv that this page saved.",
-    );
-  }
-  const suspectAt = new Map(suspects.map(({ name }, i) => [name, i]));
-  const classAt = new Map(classes.map((name, i) => [name, i]));
-  return rows.map((fields, number) => {
-    const row = Object.fromEntries(header.map((column, i) => [column, fromCell(fields[i] ?? "")]));
-    try {
-      return readRow(row, suspectAt, classAt);
-    } catch (error) {
-      throw new Error(`Row ${number + 2}: ${error.message} Nothing was loaded.`);
-    }
-  });
+  throw new Error(
+    `Expected the columns ${COLUMNS.join(", ")}; there is no ${missing.join(", ")}. ` +
+      "Choose a corrections.csv that such a page saved, or a file of Label Studio.",
+  );
 }
 
-function readRow(row, suspectAt, classAt) {
-  if (row.audit !== audit.key) {
-    const whose = row.audit ? `audit ${row.audit}` : "no audit";
-    throw new Error(`it belongs to ${whose}; this page is audit ${audit.key}. Load it into the page that saved it.`);
+function checkRow(row, number) {
+  const { name, given, decision: what, label } = row;
+  const wrong = (words) => new Error(`Row ${number + 2}: ${words} Nothing was loaded.`);
+  if (!Object.hasOwn(WORDS, what)) throw wrong(`expected accept, keep or skip as the decision; got “${what}”.`);
+  if (row.audit === audit.key) {
+    const i = suspectAt.get(name);
+    if (i === undefined) throw wrong(`“${name}” is not among the suspects of this page.`);
+    const here = classes[suspects[i].given];
+    if (given !== here) throw wrong(`“${name}” has the label “${here}” here and “${given}” in the file.`);
+    if (what === "accept" && !classAt.has(label)) throw wrong(`“${label}” is not a class of this audit.`);
   }
-  const at = suspectAt.get(row.name);
-  if (at === undefined) throw new Error(`“${row.name}” is not among the suspects of this page.`);
-  const given = classes[suspects[at].given];
-  if (row.given !== given) {
-    throw new Error(`“${row.name}” has the label “${given}” here and “${row.given}” in the file.`);
+  return { name, given, what, label, audit: row.audit };
+}
+
+/** Parts what fits this audit from what does not. */
+function sift(rows) {
+  const left = { absent: 0, changed: 0, unknown: 0, skipped: 0 };
+  const changes = new Map();
+  for (const row of rows) {
+    const i = suspectAt.get(row.name);
+    const decision = i === undefined ? "absent" : applied(row, i);
+    if (typeof decision === "string") left[decision] += 1;
+    else changes.set(i, decision);
   }
-  if (!Object.hasOwn(WORDS, row.decision)) {
-    throw new Error(`expected accept, keep or skip as the decision; got “${row.decision}”.`);
-  }
-  if (row.decision !== "accept") return [at, { what: row.decision }];
-  if (!classAt.has(row.label)) throw new Error(`“${row.label}” is not a class of this audit.`);
-  return [at, { what: "accept", to: classAt.get(row.label) }];
+  const earlier = rows.some((row) => row.audit !== audit.key);
+  return { changes: [...changes], left, earlier };
+}
+
+/** The words for what a file has and this audit cannot use. */
+function leftOut({ absent, changed, unknown, skipped }) {
+  const parts = [
+    absent && `${whole(absent)} of samples that are no suspects here`,
+    changed && `${whole(changed)} whose label is another one now`,
+    unknown && `${whole(unknown)} with a class that this audit does not have`,
+    skipped && `${whole(skipped)} that were skipped`,
+  ].filter(Boolean);
+  return parts.length ? ` Not taken: ${parts.join(", ")}.` : "";
 }

@@ -107,8 +107,9 @@ function pairRow({ given, likely, count: times, rate: found }) {
   const show = make("button", { type: "button", class: "small" }, "Show");
   show.setAttribute("aria-label", `Show suspects given ${classes[given]} and suggested ${classes[likely]}`);
   show.addEventListener("click", () => {
-    filter({ given, suggested: likely, state: "all" });
+    filter({ ...NO_FILTER, given, suggested: likely });
     go(0);
+    byId("review").scrollIntoView();
   });
   return make(
     "tr",
@@ -131,6 +132,44 @@ function classRow({ at, labels, wrong }) {
   );
 }
 
+const ISSUES = 10; // of a kind before the rest is asked for
+const KINDS = {
+  conflict: "Nearly the same samples with different labels",
+  near_duplicate: "Nearly the same samples",
+  outlier: "Samples unlike all others",
+  odd_file: "Odd files",
+  rare_class: "Rare classes",
+  similar_labels: "Labels that may mean the same",
+};
+
+/** Other things than labels, by kind: how many, what they are, and the samples they are about. */
+function fillIssues() {
+  const kinds = Map.groupBy(audit.issues, ({ kind }) => kind);
+  byId("issues-part").hidden = kinds.size === 0;
+  byId("issues-link").hidden = kinds.size === 0;
+  byId("issues").replaceChildren(...[...kinds].map(issueGroup));
+}
+
+function issueGroup([kind, found]) {
+  const list = make("ul", {});
+  const more = doing("", () => show(found.length), { class: "small" });
+  const show = (count) => {
+    list.replaceChildren(...found.slice(0, count).map(issueItem));
+    more.hidden = count >= found.length;
+    more.textContent = `Show all ${whole(found.length)}`;
+  };
+  show(ISSUES);
+  return make("details", {}, make("summary", {}, `${KINDS[kind] ?? kind} (${whole(found.length)})`), list, more);
+}
+
+function issueItem({ names, text, rows }) {
+  const pictured = rows.filter((row) => samples[row] && samples[row].words === undefined);
+  const pictures = pictured.slice(0, 6).map((row) => pictureButton(samples[row], null, 72));
+  const looks = pictures.length ? [make("div", { class: "looks" }, ...pictures)] : [];
+  const list = names.flatMap((name, n) => (n ? [", ", named(name)] : [named(name)]));
+  return make("li", {}, text, " ", make("span", { class: "soft" }, ...list), ...looks);
+}
+
 /** Spreadsheets take such values for formulas; they are saved with a quote mark before them. */
 function hasFormulas() {
   const risky = /^[=+\-@\t\r]/;
@@ -141,16 +180,14 @@ function startOverview() {
   document.title = `Label audit of ${audit.site} · flr`;
   byId("site").replaceChildren(named(audit.site));
   byId("verdict").textContent = audit.verdict;
+  byId("verdict").classList.toggle("unsure", audit.sure === false);
   byId("source").textContent = audit.source;
   byId("scorer").textContent = audit.scorer;
   byId("key").textContent = audit.key;
   byId("unchecked").replaceChildren(...audit.unchecked.map((sentence) => make("li", {}, sentence)));
   byId("formulas").hidden = !hasFormulas();
+  fillIssues();
   startBudget();
   fill("pairs", audit.pairs, pairRow);
   fill("rates", [...audit.per_class].sort((a, b) => b.wrong[0] - a.wrong[0]), classRow);
 }
-
-startOverview();
-startChooser();
-startReview();

@@ -1,8 +1,8 @@
 
 // Going through the list: what is listed, which suspect is the current one, and what is done to it.
 
-const PER_PAGE = 20;
-const view = { given: null, suggested: null, state: "all", order: "probability", at: 0, sorted: [], listed: [] };
+const NO_FILTER = { given: null, suggested: null, state: "all", only: null };
+const view = { ...NO_FILTER, order: "probability", grid: false, at: 0, sorted: [], listed: [] };
 
 const inOrder = new Intl.Collator("en", { numeric: true }).compare;
 const ORDERS = {
@@ -33,22 +33,21 @@ function isListed(i) {
   const { given, suggested } = suspects[i];
   if (view.given !== null && view.given !== given) return false;
   if (view.suggested !== null && view.suggested !== suggested) return false;
-  return view.state === "all" || view.state === (decisions.get(i)?.what ?? "open");
+  if (view.only && !view.only.has(i)) return false;
+  if (view.state === "conflict") return isConflict(i);
+  const decision = decisions.get(i);
+  if (view.state === "earlier") return Boolean(decision) && isEarlier(decision);
+  return view.state === "all" || view.state === (decision?.what ?? "open");
 }
 
 function paint() {
   paintCards();
+  paintGrid();
   paintPager();
   paintProgress();
   paintFilters();
-}
-
-function paintPager() {
-  const pages = Math.max(1, Math.ceil(view.listed.length / PER_PAGE));
-  const page = Math.floor(view.at / PER_PAGE);
-  byId("page").textContent = `Page ${whole(page + 1)} of ${whole(pages)}`;
-  byId("before").disabled = page === 0;
-  byId("after").disabled = page >= pages - 1;
+  paintBulk();
+  paintSecondPanel();
 }
 
 function paintProgress() {
@@ -59,18 +58,20 @@ function paintProgress() {
     `${whole(decisions.size)} of ${plural(suspects.length, "suspect", "suspects")} decided: ` +
     `${whole(accepted)} accepted, ${whole(kept)} kept, ${whole(skipped)} skipped`;
   byId("undo").disabled = past.length === 0;
+  byId("next-open").disabled = decisions.size === suspects.length;
   byId("save").disabled = decisions.size === 0;
   byId("not-stored").hidden = stored;
+  paintEarlier();
 }
 
 function paintFilters() {
   for (const side of ["given", "suggested"]) {
     const text = view[side] === null ? "all classes" : classNamed(view[side]);
-    byId(`filter-${side}`).replaceChildren(`${side === "given" ? "Given" : "Suggested"}: `, text);
+    byId(`filter-${side}`).replaceChildren(`${side === "given" ? "Labelled" : "Looks like"}: `, text);
   }
   byId("state").value = view.state;
   byId("order").value = view.order;
-  byId("listed").textContent = `${plural(view.listed.length, "suspect", "suspects")} listed`;
+  byId("listed").textContent = `${plural(view.listed.length, "suspect", "suspects")} listed${view.only ? ": the sample" : ""}`;
 }
 
 const announce = (...parts) => byId("said").replaceChildren(...parts);
@@ -80,19 +81,30 @@ function go(at, focus = true) {
   view.at = Math.max(0, Math.min(at, view.listed.length - 1));
   paint();
   const card = cards.get(current())?.firstChild;
-  if (focus) card?.focus({ preventScroll: true });
+  if (byId("viewer").open && viewer.suspect !== null && current() !== undefined) enlarge(suspects[current()], current());
+  else if (focus) card?.focus({ preventScroll: true });
   card?.scrollIntoView({ block: "nearest" });
+  prepare(view.listed[view.at + 1]);
 }
 
-/** Decides on the current suspect and goes on to the next one of the list. */
+/** The place of the first undecided suspect from a place on; the place itself if there is none. */
+function firstOpen(from = 0) {
+  const found = view.listed.findIndex((i, at) => at >= from && !decisions.has(i));
+  return found < 0 ? Math.min(from, Math.max(0, view.listed.length - 1)) : found;
+}
+
+/** Decides on the current suspect and goes on to the next undecided one of the list. */
 function act(what, to) {
   const i = current();
   if (i === undefined) return;
-  const next = view.listed[view.at + 1];
-  decide([[i, { what, to }]]);
-  arrange(next ?? i);
+  const last = view.at === view.listed.length - 1;
+  const next = view.listed[firstOpen(view.at + 1)];
+  if (isConflict(i)) second.settled.add(i);
+  decide([[i, { what, to, audit: audit.key }]]);
+  arrange(next);
   go(view.at);
-  announce(...inWords(i), next === undefined ? " This was the last one of the list." : "");
+  announce(...inWords(i), last ? " This was the last one of the list." : "");
+  afterSample();
 }
 
 function clearCurrent() {
@@ -122,6 +134,12 @@ function chooseOther() {
   choose("Which class is right?", others, (to) => act("accept", to));
 }
 
+/** The next undecided one, from the start again when there is none below. */
+function goToOpen() {
+  const found = firstOpen(view.at + 1);
+  go(decisions.has(view.listed[found]) ? firstOpen() : found);
+}
+
 const ACTS = {
   accept: () => act("accept", suspects[current()]?.suggested),
   keep: () => act("keep"),
@@ -129,9 +147,16 @@ const ACTS = {
   other: chooseOther,
   clear: clearCurrent,
   undo: () => takeBack(),
+  open: goToOpen,
+  zoom: () => current() !== undefined && enlarge(suspects[current()], current()),
+  classes: showClasses,
+  grid: () => showGrid(!view.grid),
 };
 
-const KEYS = { a: "accept", k: "keep", s: "skip", c: "other", u: "undo", delete: "clear", backspace: "clear" };
+const KEYS = {
+  ...{ a: "accept", k: "keep", s: "skip", c: "other", u: "undo", delete: "clear", backspace: "clear" },
+  ...{ n: "open", z: "zoom", e: "classes", g: "grid" },
+};
 
 function chooseFilter(side) {
   const times = new Map();
@@ -139,7 +164,8 @@ function chooseFilter(side) {
   const present = [...times.keys()].sort((a, b) => times.get(b) - times.get(a) || a - b);
   const entries = present.map((value) => ({ text: classes[value], value, note: ` (${whole(times.get(value))})` }));
   const all = { text: "all classes", value: null };
-  choose(`Show which ${side} class?`, [all, ...entries], (value) => filter({ [side]: value }));
+  const title = side === "given" ? "Show which label?" : "Show which suggestion?";
+  choose(title, [all, ...entries], (value) => filter({ [side]: value, only: null }));
 }
 
 function filter(wanted) {
@@ -147,73 +173,4 @@ function filter(wanted) {
   arrange();
   go(0, false);
   announce(byId("listed").textContent);
-}
-
-const showAll = () => filter({ given: null, suggested: null, state: "all" });
-
-async function loadFile(file) {
-  const said = (words) => (byId("loaded").textContent = `${file.name}: ${words}`);
-  try {
-    const changes = readCorrections(await file.text());
-    decide(changes);
-    arrange();
-    paint();
-    said(`${plural(changes.length, "decision", "decisions")} loaded. Undo takes them back.`);
-  } catch (error) {
-    said(`does not fit. ${error.message}`);
-  }
-}
-
-/** Single keys work outside of text fields and dialogs; held ones do not decide again and again. */
-function onKey(event) {
-  const busy = event.ctrlKey || event.altKey || event.metaKey || byId("chooser").open;
-  if (busy || !byId("keys").checked || event.target.matches("input:not([type=checkbox]), select")) return;
-  const inside = byId("suspects").contains(event.target);
-  const step = inside ? { ArrowDown: 1, ArrowUp: -1 }[event.key] : undefined;
-  const todo = step ? () => go(view.at + step) : ACTS[KEYS[event.key.toLowerCase()]];
-  if (!todo) return;
-  event.preventDefault();
-  if (step || !event.repeat) todo();
-}
-
-/** A click on a card makes it the current one; a click on its button decides as well. */
-function onClick(event) {
-  const card = event.target.closest("article");
-  if (!card) return;
-  view.at = view.listed.indexOf(Number(card.id.slice("card-".length)));
-  paint();
-  const button = event.target.closest("button");
-  if (button) ACTS[button.dataset.act]();
-}
-
-function startReview() {
-  restore();
-  keepStored();
-  sort(view.order);
-  arrange();
-  paint();
-  byId("suspects").addEventListener("click", onClick);
-  byId("before").addEventListener("click", () => go(view.at - (view.at % PER_PAGE) - PER_PAGE));
-  byId("after").addEventListener("click", () => go(view.at - (view.at % PER_PAGE) + PER_PAGE));
-  byId("undo").addEventListener("click", () => takeBack(false));
-  byId("save").addEventListener("click", saveFile);
-  byId("file").addEventListener("change", ({ target }) => {
-    if (target.files.length) loadFile(target.files[0]);
-    target.value = ""; // so that the same file can be loaded again
-  });
-  byId("filter-given").addEventListener("click", () => chooseFilter("given"));
-  byId("filter-suggested").addEventListener("click", () => chooseFilter("suggested"));
-  byId("show-all").addEventListener("click", showAll);
-  byId("state").addEventListener("change", ({ target }) => filter({ state: target.value }));
-  byId("order").addEventListener("change", ({ target }) => {
-    sort(target.value);
-    filter({});
-  });
-  document.addEventListener("keydown", onKey);
-  addEventListener("storage", ({ key }) => {
-    if (key !== SHELF) return;
-    restore();
-    arrange();
-    paint();
-  });
 }

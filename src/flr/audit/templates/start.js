@@ -1,7 +1,12 @@
 "use strict";
 
 const audit = JSON.parse(document.getElementById("data").textContent);
-const { classes, suspects } = audit;
+const { classes, rows: samples } = audit;
+// A suspect with what its sample looks like: name, label and picture, file, large or words.
+const suspects = audit.suspects.map((suspect) => ({ ...samples[suspect.row], ...suspect }));
+
+const suspectAt = new Map(suspects.map(({ name }, i) => [name, i]));
+const classAt = new Map(classes.map((name, i) => [name, i]));
 
 const byId = (id) => document.getElementById(id);
 
@@ -11,6 +16,13 @@ function make(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
   return element;
+}
+
+/** A button that does one thing. */
+function doing(text, then, attributes = {}) {
+  const button = make("button", { type: "button", ...attributes }, text);
+  button.addEventListener("click", then);
+  return button;
 }
 
 /** A name that can be seen, whatever it is. */
@@ -42,3 +54,11 @@ function gauge(value) {
 
 /** Words for one and for many. */
 const plural = (count, one, many) => `${whole(count)} ${count === 1 ? one : many}`;
+
+/** Gives a file to the person; the address is taken back when the browser has surely read it. */
+function download(name, text, type) {
+  const link = make("a", { download: name });
+  link.href = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}

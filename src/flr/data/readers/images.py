@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from flr.data import bombs
 from flr.data.checks import Samples
 from flr.data.on_disk import Inputs, Pictures
 from flr.data.paths import BROKEN, require_folder
+from flr.data.readers import scans
 
 SUFFIXES = frozenset(
     {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+    | scans.SUFFIXES
 )
 
 
@@ -129,6 +132,26 @@ def image_files(folder: Path) -> list[Path]:
     )
 
 
+def files_below(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Images in the folder and in all folders in it, and what is there besides; none is hidden."""
+    found: list[Path] = []
+    for place, inside, names in os.walk(folder):
+        inside[:] = [name for name in inside if not name.startswith(".")]
+        found += [Path(place, name) for name in names if not name.startswith(".")]
+    by_kind: tuple[list[Path], list[Path]] = ([], [])
+    for file in sorted(found):
+        is_image = file.suffix.lower() in SUFFIXES or (not file.suffix and _says_dicom(file))
+        by_kind[0 if is_image else 1].append(file)
+    return by_kind
+
+
+def _says_dicom(file: Path) -> bool:
+    try:
+        return file.is_file() and scans.is_dicom(file)
+    except OSError:
+        return False
+
+
 def read_images(files: list[Path], size: int | None) -> Tensor:
     """RGB, n x 3 x height x width, uint8; `size` makes all of them squares."""
     height, width = read_image(files[0], size).shape[:2]
@@ -147,16 +170,11 @@ def read_images(files: list[Path], size: int | None) -> Tensor:
 
 
 def read_image(file: Path, size: int | None) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """RGB, height x width x 3; `size` makes it a square."""
+    """RGB, height x width x 3; `size` makes it a square. More bits than 8 are scaled to 8."""
     try:
-        with Image.open(file) as image:
-            bombs.refuse_picture(file, *image.size)
-            if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
-                raise DataError(
-                    f"{file}: expected 8 bits per channel; got {image.mode} (16 or 32 bits). "
-                    "Convert it to 8 bits first."
-                )
-            plain = image.convert("RGB")
+        plain = _open(file).convert("RGB")
+    except DataError:
+        raise
     except (*BROKEN, Image.DecompressionBombError) as error:
         raise DataError(
             f"{file}: expected an image; it cannot be read ({error}). Replace or remove it."
@@ -164,3 +182,14 @@ def read_image(file: Path, size: int | None) -> np.ndarray[tuple[int, ...], np.d
     if size is not None and plain.size != (size, size):
         plain = plain.resize((size, size), Image.Resampling.BILINEAR)
     return np.array(plain, dtype=np.uint8)
+
+
+def _open(file: Path) -> Image.Image:
+    if scans.is_dicom(file):
+        return scans.read_dicom(file)
+    with Image.open(file) as image:
+        bombs.refuse_picture(file, *image.size)
+        if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
+            return scans.deep(file, image)
+        image.load()
+        return image

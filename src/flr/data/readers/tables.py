@@ -1,8 +1,7 @@
-"""Reads npz and CSV files; whatever is wrong with one becomes a DataError that says where."""
+"""Reads npz files and tables; whatever is wrong with one becomes a DataError that says where."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from flr.core.registry import nearest
 from flr.data import bombs, checks
 from flr.data.checks import Array, Samples
 from flr.data.paths import BROKEN, require_file
+from flr.data.readers.sheets import read_sheet, with_points
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -174,28 +174,15 @@ def _numbers(cells: list[str]) -> Array:
 
 
 def read_rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
-    """Header, and the rows that are not blank by the line on which each of them ends."""
-    require_file(path, "a CSV file")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            numbered = [(reader.line_num, row) for row in reader]
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
+    """Header, and the rows that are not blank by the line on which each of them ends.
+
+    In tables that are not separated by commas, 1,5 is a number.
+    """
+    sheet = read_sheet(path, "a table")
+    header = sheet.columns
+    if not sheet.rows:
         raise DataError(
-            f"{path}: expected a comma-separated table in UTF-8; it cannot be read ({error}). "
-            "Save it as CSV (UTF-8)."
-        ) from error
-    rows = {line: row for line, row in numbered if any(cell.strip() for cell in row)}
-    if len(rows) < 2:
-        raise DataError(
-            f"{path}: expected a header and at least one row; got {len(rows)} lines with content. "
-            "Add rows."
-        )
-    header = [name.strip() for name in rows.pop(min(rows))]
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
-        raise DataError(
-            f'{path}, line 1: expected names separated by commas; got "{header[0]}". '
-            "Save the table with commas."
+            f"{path}: expected a header and at least one row; got 1 lines with content. Add rows."
         )
     for i, name in enumerate(header):
         if not name:
@@ -208,6 +195,10 @@ def read_rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
                 f'{path}, line 1: expected distinct names; got "{name}" as columns '
                 f"{header.index(name) + 1} and {i + 1}. Rename one."
             )
+    rows = dict(zip(sheet.lines, sheet.rows, strict=True))
+    if sheet.delimiter not in (",", None):
+        check_widths(path, header, rows)
+        with_points(sheet.rows)
     return header, rows
 
 

@@ -12,10 +12,11 @@ from flr.core.errors import DataError
 from flr.core.registry import nearest
 from flr.data.checks import Samples
 from flr.data.paths import require_file
-from flr.data.readers import tables
+from flr.data.readers import sheets, tables
 from flr.data.texts import Texts
 
-SUFFIXES = (".csv", ".jsonl", ".ndjson")
+JSON_LINES = (".jsonl", ".ndjson")
+SUFFIXES = (*sorted(sheets.SUFFIXES), *JSON_LINES)
 
 
 def read_texts(
@@ -30,14 +31,14 @@ def read_texts(
             f"{path}: expected different columns as {', '.join(keys)}; got "
             f"{', '.join(keys.values())}. Name each of them once."
         )
-    if path.suffix.lower() == ".csv":
+    if path.suffix.lower() in sheets.SUFFIXES:
         found = _from_csv(path, keys)
-    elif path.suffix.lower() in (".jsonl", ".ndjson"):
+    elif path.suffix.lower() in JSON_LINES:
         found = _from_json_lines(path, keys)
     else:
         require_file(path, "a file of texts")
         raise DataError(
-            f'Expected a .csv or a .jsonl file of texts; got "{path.name}". '
+            f'Expected a table (.csv, .tsv, .xlsx) or a .jsonl file of texts; got "{path.name}". '
             "Convert it to one of these."
         )
     for line, cells in found.items():
@@ -51,7 +52,7 @@ def read_texts(
 
 def _names(path: Path) -> list[str]:
     """The columns of a table, or the keys of the first object of a JSON-lines file."""
-    if path.suffix.lower() == ".csv":
+    if path.suffix.lower() in sheets.SUFFIXES:
         return tables.read_rows(path)[0]
     return list(next(iter(_objects(path).values())))
 

@@ -5,6 +5,7 @@ Readers read; data/checks.py looks at what came, and data/build.py makes the dat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -22,7 +23,7 @@ from flr.data.checks import Samples
 from flr.data.dataset import Dataset
 from flr.data.on_disk import Inputs
 from flr.data.paths import require_file
-from flr.data.readers import images, tables, text_files
+from flr.data.readers import images, sheets, tables, text_files
 from flr.data.readers.columns import encoded, needs_encoding
 from flr.data.train_test_split import stratified
 
@@ -49,6 +50,15 @@ class Npz:
         train, test = (tables.npz_samples(self.path, arrays, part) for part in ("_train", "_test"))
         return assemble(self.path.stem, train, test, classes)
 
+    def names(self) -> tuple[list[str], list[str]]:
+        """The positions of the rows; those of an own part for testing as test/0, test/1, ..."""
+        arrays = tables.read_npz(self.path)
+        if "x_train" not in arrays:
+            rows = [str(row) for row in range(len(arrays["x"]))]
+            return rows, rows
+        train, test = (range(len(arrays[f"x_{part}"])) for part in ("train", "test"))
+        return [str(row) for row in train], [f"test/{row}" for row in test]
+
 
 @register("folder", kind="dataset", title="Images in folders")
 @dataclass(frozen=True)
@@ -68,6 +78,20 @@ class Folder:
         """Classes are the folders' names, sorted."""
         return self._read(images.at_once(self.size))
 
+    def names(self) -> tuple[list[str], list[str]]:
+        """The images' paths below the folder, for training and for testing; none is decoded."""
+        parts = images.parts(self.path)
+        if parts is None:
+            found = self._find(self.path, images.one_by_one(1)).names
+            return found, found
+        listed = [self._find(part, images.one_by_one(1)).names for part in parts]
+        train, test = ([f"{p.name}/{n}" for n in own] for p, own in zip(parts, listed, strict=True))
+        return train, test
+
+    @property
+    def _find(self) -> Callable[[Path, images.Read], Samples]:
+        return images.read_classes if self.sites is None else images.read_sites
+
     def pictures(self, side: int) -> Dataset:
         """The same for a backbone: images of any size, which stay on disk until it sees them."""
         return self._read(images.one_by_one(side))
@@ -75,9 +99,8 @@ class Folder:
     def _read(self, read: images.Read) -> Dataset:
         parts = images.parts(self.path)
         train_path, test_path = parts or (self.path, None)
-        find = images.read_classes if self.sites is None else images.read_sites
-        train = find(train_path, read)
-        test = find(test_path, read) if test_path else None
+        train = self._find(train_path, read)
+        test = self._find(test_path, read) if test_path else None
         return assemble(self.path.resolve().name, train, test, None, augment="crop-flip")
 
 
@@ -102,6 +125,11 @@ class Csv:
         table = tables.read_table(self.path, self.label, self.site)
         samples = self._encoded(table) if needs_encoding(table) else tables.numeric(table)
         return assemble(self.path.stem, samples, None, None)
+
+    def names(self) -> tuple[list[str], list[str]]:
+        """The lines of the rows, which are for training and for testing."""
+        lines = [str(line) for line in tables.read_rows(self.path)[1]]
+        return lines, lines
 
     def _encoded(self, table: tables.Table) -> Samples:
         """By the rows that `assemble` will leave for training."""
@@ -160,13 +188,13 @@ def _read_any(
         found = images.read_classes if images.subfolders(folder) else images.read_flat
         return found(folder, read), None
     suffix = path.suffix.lower()
-    if suffix == ".csv":
+    if suffix in sheets.SUFFIXES:
         return tables.read_csv(path, label, label_required=False), None
     if suffix != ".npz":
         require_file(path, "a data file")
         raise DataError(
-            f'Expected a folder of images, a .npz or a .csv file; got "{path.name}". '
-            "Convert it to one of these."
+            "Expected a folder of images, a .npz file or a table (.csv, .tsv, .xlsx); got "
+            f'"{path.name}". Convert it to one of these.'
         )
     arrays = tables.read_npz(path)
     wanted = "_train" if training else "_test"

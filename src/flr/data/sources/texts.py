@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flr.core.registry import register
 from flr.data.build import assemble
+from flr.data.checks import Samples
 from flr.data.dataset import Dataset
 from flr.data.readers.text_files import read_texts
 
@@ -28,5 +29,13 @@ class TextFile:
 
     def load(self) -> Dataset:
         """Classes are the values of the label column, sorted."""
-        samples = read_texts(self.path, self.text, self.label, self.site)
+        samples = self._read()
         return assemble(self.path.stem, samples, None, None)
+
+    def names(self) -> tuple[list[str], list[str]]:
+        """The lines of the texts, which are for training and for testing."""
+        lines = self._read().names
+        return lines, lines
+
+    def _read(self) -> Samples:
+        return read_texts(self.path, self.text, self.label, self.site)

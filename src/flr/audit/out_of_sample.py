@@ -1,0 +1,102 @@
+"""What a site can say of its samples itself, of each without looking at its label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from flr.audit import noise_model
+from flr.audit.evidence import Evidence
+from flr.audit.heads import OutOfFold, folds_of, reduced
+from flr.audit.neighbours import neighbour_opinion
+from flr.core import seeds
+
+FOLDS = 5
+# Precisions of a head's weights, from a head that says little to one that follows single samples:
+# the labels say which is best. Features have a mean square length of 1.
+PRECISIONS = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
+ROUNDS = 3  # of confusions learnt from heads, and heads trained through these confusions
+REPEATS = 3  # other folds, whose means change less with the deal
+# Samples x classes x repeats from which on one deal of the folds must do: 20,000 of 100 classes
+# take minutes.
+_MUCH = 300_000
+_LEAST = 1e-9
+
+Progress = Callable[[str, float], None]
+
+
+def with_site_opinions(
+    evidence: Evidence, on_progress: Progress | None = None, seed: int = 0
+) -> Evidence:
+    """Adds the views "site" and "neighbours", made from the evidence's features.
+
+    Args:
+        evidence: Without `features` it stays as it is, and the audit will say what it lacks.
+        on_progress: Called with what is being done, and the share that is done.
+        seed: Decides how the folds are dealt out.
+
+    Example:
+        >>> evidence = with_site_opinions(evidence)
+        >>> audit(evidence).rate
+    """
+    if evidence.features is None:
+        return evidence
+    say = on_progress or (lambda _what, _share: None)
+    classes = len(evidence.classes)
+    own = site_opinion(evidence.features, evidence.given, classes, say, seed)
+    say("comparing neighbours", 0.95)
+    believed = noise_model.fit(own.clamp(min=_LEAST).log()[None], evidence.given).posterior
+    near = neighbour_opinion(evidence.features, believed, evidence.given)
+    say("opinions formed", 1.0)
+    return replace(evidence, views={**evidence.views, "site": own, "neighbours": near})
+
+
+def site_opinion(
+    features: Tensor, given: Tensor, classes: int, say: Progress, seed: int = 0
+) -> Tensor:
+    """Class probabilities by heads that were trained without the sample, n x classes."""
+    if len(given) < 2 * FOLDS or classes == 1 or len(given.unique()) == 1:
+        return torch.full((len(given), classes), 1 / classes)  # nothing can be learnt
+    say("finding what features have in common", 0.0)
+    x, repeats = reduced(features), 1 if len(given) * classes > _MUCH else REPEATS
+    rngs = [seeds.generator(seed, "audit folds", repeat) for repeat in range(repeats)]
+    deals = [folds_of(given, FOLDS, rng) for rng in rngs]
+    precision, said = _best_precision(x, given, classes, deals[0], say)
+    total = said.exp()
+    for number, fold in enumerate(deals[1:], 2):
+        total += _through_confusions(x, given, classes, fold, precision)[1].exp()
+        say("training heads", 0.5 + 0.4 * number / repeats)
+    return total / total.sum(1, keepdim=True)
+
+
+def _best_precision(
+    x: Tensor, given: Tensor, classes: int, fold: Tensor, say: Progress
+) -> tuple[float, Tensor]:
+    """The prior under which heads foretell given labels best, and what they say."""
+    best, chosen, kept = -torch.inf, PRECISIONS[0], torch.empty(0)
+    for number, precision in enumerate(PRECISIONS):
+        say("choosing heads", 0.5 * number / len(PRECISIONS))
+        fits, said = _through_confusions(x, given, classes, fold, precision)
+        if fits < best:
+            break
+        best, chosen, kept = fits, precision, said
+    return chosen, kept
+
+
+def _through_confusions(
+    x: Tensor, given: Tensor, classes: int, fold: Tensor, precision: float
+) -> tuple[float, Tensor]:
+    """Heads of true classes: confusions and heads learn from one another, some rounds."""
+    heads, best = OutOfFold(x, given, classes, fold), (-torch.inf, torch.empty(0))
+    transition = None
+    for _ in range(1 + ROUNDS):
+        said = heads.log_probabilities(precision, transition).clamp(min=math.log(_LEAST))
+        found = noise_model.fit(said[None], given)
+        if found.fits <= best[0]:
+            break
+        best, transition = (found.fits, said), found.transition
+    return best

@@ -1,0 +1,10 @@
+
+startOverview();
+startChooser();
+startViewer();
+startGrid();
+startPager();
+startSecond();
+startEarlier();
+byId("classes-close").addEventListener("click", () => byId("classes").close());
+startReview();
