@@ -75,11 +75,12 @@ def test_a_list_that_does_not_fit_is_said_to(tmp_path):
 def test_class_names_do_not_command_a_terminal(cli, config, tmp_path):
     cli("run", config, "--out", "r")
     weights, meta = arrays.load(tmp_path / "r" / NAME)
-    meta["classes"][0] = "\x1b[2Jowned"
+    meta["classes"] = [f"\x1b[2Jowned {k}" for k in range(10)]
     arrays.save(tmp_path / "m.safetensors", weights, meta)
-    np.savez(tmp_path / "d.npz", x=np.zeros((2, 64), np.float32), y=np.zeros(2, int))
+    np.savez(tmp_path / "d.npz", x=np.zeros((2, 1, 8, 8), np.float32), y=np.arange(2))
     for command in ("predict", "evaluate"):
         seen = cli(command, tmp_path / "m.safetensors", tmp_path / "d.npz")
+        assert "?[2Jowned" in seen.out + seen.err
         assert "\x1b" not in seen.out + seen.err
 
 
