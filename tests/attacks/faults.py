@@ -1,4 +1,4 @@
-"""What the attacks share: faults at a chosen file operation, disks that forget, and the count."""
+"""What the attacks share: faults at a chosen file operation and disks that forget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import signal
 import stat
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -33,26 +32,6 @@ PRELOADED = ["faults", "toys", "flr.engine.pool", "torch._dynamo", "sklearn.data
 _NEEDS_ROOM = {"os.mkdir", "open", "fsync"}
 
 Before = Callable[[int, str], None]  # gets the number and the name of an operation that is to come
-
-
-class Tally:
-    """Counts what became of each fault; printed, because an attack is run for its numbers."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.counts, self.lost = what, Counter[str](), list[str]()
-
-    def survived(self, how: str = "survived") -> None:
-        self.counts[how] += 1
-
-    def lose(self, where: str) -> None:
-        self.lost.append(where)
-
-    def finish(self) -> None:
-        """Prints the count; fails where anything was lost."""
-        ways = ", ".join(f"{how} {number}" for how, number in self.counts.items())
-        tried = self.counts.total() + len(self.lost)
-        print(f"\n{self.what}: tried {tried}, {ways or 'survived 0'}, lost {len(self.lost)}")  # noqa: T201
-        assert not self.lost, "\n".join(self.lost[:20])
 
 
 @contextmanager

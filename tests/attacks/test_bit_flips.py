@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from faults import Tally
+from tally import Tally
 from toys import bits, train, train_until
 
 import flr

@@ -17,7 +17,8 @@ from typing import Any
 
 import psutil
 import pytest
-from faults import Tally, go_on, start, what_is_wrong
+from faults import go_on, start, what_is_wrong
+from tally import Tally
 from toys import train
 
 METHODS = ["flr", "fedcorr", "feddyn", "coteaching"]

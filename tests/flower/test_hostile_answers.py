@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 from direct import DirectGrid, run_config
-from faults import Tally
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 from hostile_answers import DONE, HELLO, WEIGHTS, hostile
+from tally import Tally
 from toys import TINY, settings
 
 from flr.core.contract import Task
