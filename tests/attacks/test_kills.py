@@ -23,6 +23,7 @@ from toys import train
 
 METHODS = ["flr", "fedcorr", "feddyn", "coteaching"]
 SAMPLE = 3
+A_SLOW_IMPORT = 120.0  # seconds
 IN_TURN = (1, 2)  # workers: a start of two takes longer
 
 
@@ -99,10 +100,14 @@ class Attacker:
             return
 
     def wait_for_the_end(self, session: int) -> list[str]:
-        """Workers end when they see that their parent has; none may stay."""
-        for _ in range(100):
-            if not (found := processes_of(session)):
-                return []
+        """Workers end when they see that their parent has; none may stay.
+
+        A fork server looks for its parent when it has imported torch, which takes its time.
+        """
+        until = time.monotonic() + A_SLOW_IMPORT
+        while found := processes_of(session):
+            if time.monotonic() > until:
+                break
             time.sleep(0.1)
         return [" ".join(process.cmdline())[:80] for process in found]
 
