@@ -72,9 +72,12 @@ class Attacker:
         temporary.mkdir()
         begun.touch()
         while True:
+            started, new = time.monotonic(), not out.exists()
             child = start(in_a_session, out, method, begun, workers, temporary)
             self.kill_one(child, self.rng.uniform(0, self.seconds[workers]))
             child.join()
+            if child.exitcode == 0 and new:  # a machine is busy now and then
+                self.seconds[workers] = time.monotonic() - started
             remains = self.wait_for_the_end(child.pid)
             if child.exitcode == 0:
                 break
