@@ -153,8 +153,8 @@ def line_of(cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def page(known: Mapping[str, Mapping[str, Any]]) -> str:
-    """A table for each place and method, and which rule is best against what."""
-    parts = [_HEAD.format(runs=len(known), of=len(list(grid())))]
+    """Which rule for what, and a table for each place and method."""
+    parts = [_HEAD.format(runs=len(known), of=len(list(grid()))), advice(known)]
     for place, method, attackers in product(PLACES, METHODS, ATTACKERS):
         columns = [("none", 0), *((attack, attackers) for attack in KINDS)]
         table = {
@@ -173,6 +173,33 @@ def page(known: Mapping[str, Mapping[str, Any]]) -> str:
         title = f"## {place}, {method}, {attackers} of 10 attack"
         parts.append(f"{title}\n\n{markdown_table(['rule', *(a for a, _ in columns)], rows)}")
     return "\n".join(parts)
+
+
+def advice(known: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which rule for what: one that serves FedAvg and FLR, against each attack and against all."""
+    columns = list(product(PLACES, ATTACKERS))
+    rows = []
+    for attack in KINDS:
+        found = [_least(known, place, [attack], attackers) for place, attackers in columns]
+        rows.append([f"`{attack}`", *found])
+    unknown = [_least(known, place, list(KINDS), attackers) for place, attackers in columns]
+    head = ["against", *(f"{place}, {attackers} of 10" for place, attackers in columns)]
+    table = markdown_table(head, [*rows, ["not known which", *unknown]])
+    return _ADVICE.format(table=table)
+
+
+def _least(
+    known: Mapping[str, Mapping[str, Any]], place: str, attacks: list[str], attackers: int
+) -> str:
+    """The rule that loses least where it loses most, over both methods and these attacks."""
+    lost: dict[str, float] = {}
+    for rule, method, attack in product(RULES, METHODS, attacks):
+        plain = _mean(known, place, method, "mean", "none", 0)
+        value = _mean(known, place, method, rule, attack, attackers)
+        if plain is not None and value is not None:
+            lost[rule] = max(lost.get(rule, -100.0), plain - value)
+    rule = min(lost, key=lambda name: lost[name], default=None)
+    return "–" if rule is None else f"`{rule}` {lost[rule]:.1f}"
 
 
 def _mean(
@@ -217,6 +244,15 @@ Attackers send: their update turned round and four times as long (`sign-flip`); 
 once squared) or 1e18 (taken) for every weight; the update turned round with a claim of 10^9
 samples, of which as much counts as on Flower: no site has more than a third (`claimed-samples`).
 """
+
+_ADVICE = """## Which rule for what
+
+For each attack the rule that loses least, for FedAvg and FLR alike, and how many points it loses at
+most, against the mean without an attack (below 0: it gains). It is chosen by the same runs that
+measure it. The last line is for those who do not know what will come: the largest loss to any of
+the attacks.
+
+{table}"""
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,4 @@
-"""What the attacks share: faults at a chosen file operation, disks that forget, and the count.
-
-Runs that are to die are children of a fork server, which has imported all they need.
-"""
+"""What the attacks share: faults at a chosen file operation and disks that forget."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ import signal
 import stat
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -24,34 +20,18 @@ import pytest
 import toys
 
 import flr
-from flr.report import plots  # noqa: F401 - for the fork server, which imports this module
+from flr.core import seal
+from flr.core.arrays import canonical_json, write_atomically
+from flr.engine.fork_server import main_module_hidden
+from flr.report import plots
 from flr.simulation.api import Run
 
 _CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+PRELOADED = ["faults", "toys", "flr.engine.pool", "torch._dynamo", "sklearn.datasets"]
 _NEEDS_ROOM = {"os.mkdir", "open", "fsync"}
 
 Before = Callable[[int, str], None]  # gets the number and the name of an operation that is to come
-
-
-class Tally:
-    """Counts what became of each fault; printed, because an attack is run for its numbers."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.counts, self.lost = what, Counter[str](), list[str]()
-
-    def survived(self, how: str = "survived") -> None:
-        self.counts[how] += 1
-
-    def lose(self, where: str) -> None:
-        self.lost.append(where)
-
-    def finish(self) -> None:
-        """Prints the count; fails where anything was lost."""
-        ways = ", ".join(f"{how} {number}" for how, number in self.counts.items())
-        tried = self.counts.total() + len(self.lost)
-        print(f"\n{self.what}: tried {tried}, {ways or 'survived 0'}, lost {len(self.lost)}")  # noqa: T201
-        assert not self.lost, "\n".join(self.lost[:20])
 
 
 @contextmanager
@@ -134,11 +114,12 @@ def count_changes(method: str, out: Path) -> int:
 
 
 def start(target: Callable[..., None], *args: Any) -> Any:
-    """A function of this folder in a child of a fork server, begun."""
+    """A function of this folder in a child of a fork server, which has imported all it needs."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["faults", "toys", "flr.engine.pool", "torch._dynamo"])
+    context.set_forkserver_preload(PRELOADED)
     child = context.Process(target=target, args=args)
-    child.start()
+    with main_module_hidden():  # that of pytest, which each child would import
+        child.start()
     return child
 
 
@@ -149,9 +130,32 @@ def go_on(out: Path, method: str, begun: Path, workers: int = 1) -> Run:
         with begun.open("a") as file:
             file.write(f"{metrics['round']}\n")
 
-    if (out / "config.toml").exists():
-        return flr.resume(out, on_round=note, workers=workers)
-    return flr.run(toys.settings(method, workers=workers), out=out, on_round=note)
+    with drawn_once(begun.parent / "pictures"):
+        if (out / "config.toml").exists():
+            return flr.resume(out, on_round=note, workers=workers)
+        return flr.run(toys.settings(method, workers=workers), out=out, on_round=note)
+
+
+@contextmanager
+def drawn_once(pictures: Path) -> Iterator[None]:
+    """Takes the picture of a run from an earlier one with the same numbers, and writes it alike.
+
+    To draw it takes most of the time of these small runs, and touches no file.
+    """
+    real = plots.curves
+
+    def curves(metrics: Any, path: Path, title: str) -> None:
+        shown = [[m["round"], m["accuracy"], m.get("memorization")] for m in metrics]
+        picture = pictures / seal.sha256(canonical_json([title, shown]).encode())
+        if picture.exists():
+            write_atomically(path, picture.read_bytes())
+            return
+        real(metrics, path, title)
+        write_atomically(picture, path.read_bytes())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "curves", curves)
+        yield
 
 
 def go_on_and_die(out: Path, method: str, begun: Path, k: int) -> None:

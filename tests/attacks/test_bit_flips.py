@@ -1,4 +1,4 @@
-"""Single bits flipped in every file that a run folder or a site's state has; none may pass unseen.
+"""Single bits flipped in every file that a run folder has; none may pass unseen.
 
 The sample runs in CI; the whole attack with `pytest -m attack --tries 2000 tests/attacks -s`.
 """
@@ -8,16 +8,14 @@ from __future__ import annotations
 import logging
 import random
 import shutil
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tally import Tally
 from toys import bits, train, train_until
 
 import flr
-from flr.client.state import VouchedStateFiles
-from flr.core import arrays
 from flr.core.errors import FlrError
 from flr.report import paired_runs
 
@@ -61,63 +59,58 @@ def flip(path: Path, rng: random.Random) -> str:
     return f"{path.name} byte {place} bit {bit}"
 
 
-def attack(whole: Path, read: Read, expected: str, tries: int, caplog, tmp_path: Path) -> None:
+def read_and_heard(copy: Path, read: Read, caplog: pytest.LogCaptureFixture) -> tuple[str, bool]:
+    """What a folder gives, and whether anything was said to be wrong with it."""
+    caplog.clear()
+    found = read(copy)
+    records = caplog.records
+    return found, any(r.name == "flr" and r.levelno >= logging.WARNING for r in records)
+
+
+def attack(
+    whole: Path, read: Read, names: Sequence[Path], tries: int, caplog, tmp_path: Path
+) -> None:
     """Every file in turn, until so many bits were flipped."""
-    rng, counts, lost = random.Random(22), Counter(), []  # noqa: S311
-    names = files(whole)
+    rng, tally = random.Random(22), Tally(f"bit flips, {read.__name__}")  # noqa: S311
+    untouched = Path(shutil.copytree(whole, tmp_path / "untouched"))
+    expected, warned = read_and_heard(untouched, read, caplog)
+    assert not warned, "what is said of a whole folder too names nothing"
     for number in range(tries):
         copy = Path(shutil.copytree(whole, tmp_path / "copy"))
         where = flip(copy / names[number % len(names)], rng)
-        caplog.clear()
         try:
-            same = read(copy) == expected
-            named = any(r.name == "flr" and r.levelno >= logging.WARNING for r in caplog.records)
-            kind = "survived" if same else "named" if named else "silent"
+            found, warned = read_and_heard(copy, read, caplog)
+            kind = "survived" if found == expected else "named" if warned else "silent"
         except FlrError:
             kind = "named"
         except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
             kind = f"traceback {type(error).__name__}"
-        counts[kind] += 1
-        if kind not in ("survived", "named"):
-            lost.append(f"{where}: {kind}")
+        if kind in ("survived", "named"):
+            tally.survived(kind)
+        else:
+            tally.lose(f"{where}: {kind}")
         shutil.rmtree(copy)
-    print(  # noqa: T201 - what an attack is run for
-        f"\nbit flips, {read.__name__}: tried {tries}, survived {counts['survived']}, "
-        f"named {counts['named']}, lost {len(lost)}"
-    )
-    assert not lost
+    tally.finish()
 
 
 def test_a_sample_of_flips_is_never_silent(folders, caplog, tmp_path):
     stopped, whole = folders
-    attack(stopped, resumed, bits(flr.Run(whole)), SAMPLE, caplog, tmp_path)
-    attack(whole, looked_at, looked_at(whole), SAMPLE, caplog, tmp_path)
+    attack(stopped, resumed, files(stopped), SAMPLE, caplog, tmp_path / "stopped")
+    attack(whole, looked_at, files(whole), SAMPLE, caplog, tmp_path / "whole")
+
+
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(folders, tmp_path):
+    stopped, whole = folders
+    assert resumed(Path(shutil.copytree(stopped, tmp_path / "copy"))) == bits(flr.Run(whole))
 
 
 @pytest.mark.attack
 def test_no_flip_before_a_resume_is_silent(folders, caplog, tmp_path, tries):
-    stopped, whole = folders
-    attack(stopped, resumed, bits(flr.Run(whole)), tries, caplog, tmp_path)
+    stopped, _ = folders
+    attack(stopped, resumed, files(stopped), tries, caplog, tmp_path)
 
 
 @pytest.mark.attack
 def test_no_flip_in_a_finished_run_is_silent(folders, caplog, tmp_path, tries):
     _, whole = folders
-    attack(whole, looked_at, looked_at(whole), tries, caplog, tmp_path)
-
-
-def test_no_flip_in_a_sites_state_is_silent(folders, tmp_path):
-    """Every bit of a state's file and of the digest beside it."""
-    source = next((folders[1] / "checkpoint" / "state").glob("*/*.safetensors"))
-    state = {name: value.flatten()[:40] for name, value in arrays.load(source)[0].items()}
-    states = VouchedStateFiles(tmp_path)
-    states.write(0, 1, state)
-    for path in sorted((tmp_path / "0").iterdir()):
-        content = path.read_bytes()
-        for place in range(8 * len(content)):
-            changed = bytearray(content)
-            changed[place // 8] ^= 1 << place % 8
-            path.write_bytes(changed)
-            assert not states.has(0, 1), (path.name, place)
-        path.write_bytes(content)
-    assert states.has(0, 1)
+    attack(whole, looked_at, files(whole), tries, caplog, tmp_path)

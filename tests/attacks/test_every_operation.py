@@ -9,7 +9,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from faults import Tally, count_changes, go_on, go_on_and_die, start, what_is_wrong
+from faults import count_changes, go_on, go_on_and_die, start, what_is_wrong
+from tally import Tally
 from toys import train
 
 METHODS = ["flr", "fedcorr", "feddyn", "coteaching"]

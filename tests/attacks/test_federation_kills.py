@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from faults import Tally
+from tally import Tally
 from toys import bits
 
 import flr

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from faults import Tally, before_each_change, count_changes, full_from, go_on, what_is_wrong
+from faults import before_each_change, count_changes, full_from, go_on, what_is_wrong
+from tally import Tally
 from toys import train
 
 from flr.core.errors import FlrError

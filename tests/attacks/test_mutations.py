@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import Tally
 from mutations import spoil
 from PIL import Image
+from tally import Tally
 from toys import StoppedError
 
 import flr

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from faults import Tally, count_changes, go_on, run_until_cut, what_is_wrong
+from faults import count_changes, go_on, run_until_cut, what_is_wrong
+from tally import Tally
 from test_every_operation import METHODS
 from toys import train
 

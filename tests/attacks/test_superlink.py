@@ -13,8 +13,8 @@ from typing import Any
 import hostile_app
 import pytest
 from direct import DirectGrid
-from faults import Tally
 from flwr.app import Message
+from tally import Tally
 from toys import bits
 
 import flr

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from faults import Tally
+from tally import Tally
 from toys import train_until
 
 import flr

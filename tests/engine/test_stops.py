@@ -126,7 +126,11 @@ def test_half_written_files_of_a_kill_are_cleared_away(tmp_path):
     folder = tmp_path / "run" / "checkpoint"
     (folder / ".9.safetensors.abc").write_text("half")
     (folder / "9.safetensors").write_text("half")
+    beside = [folder.parent / ".summary.json.abcd_123", folder.parent / ".mine.abcd_123"]
+    for path in beside:
+        path.write_text("half")
     flr.resume(tmp_path / "run")
+    assert [path.exists() for path in beside] == [False, True]
     steps = {json.loads(p.read_text())["step"] for p in folder.glob("*.json")}
     assert {p.stem for p in folder.iterdir() if p.is_file()} == {str(step) for step in steps}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 from direct import DirectGrid, run_config
-from faults import Tally
-from flwr.app import Array, ArrayRecord, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 from hostile_answers import DONE, HELLO, WEIGHTS, hostile
+from tally import Tally
 from toys import TINY, settings
 
 from flr.core.contract import Task
@@ -33,31 +35,36 @@ SITES = TINY["partition"]["clients"]
 SAMPLE = 200
 
 
-class TwoWards(DirectGrid):
-    """Node 0 answers honestly; what node 1 answers is made from a seed."""
+Lie = Callable[[Message, str], Message]  # what is answered to a message of a kind
 
-    def __init__(self, seed: int) -> None:
+
+def honest(site: str, asked: Message, kind: str) -> Message:
+    said = {**(HELLO if kind == "hello" else DONE), "site": site}
+    return Message(wire.write(said, None if kind == "hello" else WEIGHTS), reply_to=asked)
+
+
+class TwoWards(DirectGrid):
+    """Node 0 answers honestly, node 1 as it likes."""
+
+    def __init__(self, lie: Lie) -> None:
         super().__init__({0: {}, 1: {}})
-        self.seed = seed
+        self.lie = lie
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         numbers = []
         for message in messages:
             number, node = f"m{len(self.messages)}", message.metadata.dst_node_id
             self.messages.append(message)
-            hello = message.metadata.message_type != "train"
-            honest = ({**(HELLO if hello else DONE), "site": "ward-0"}, None if hello else WEIGHTS)
-            reply = Message(wire.write(*honest), reply_to=message)
-            if node == 1:
-                reply = hostile(self.seed, message, "hello" if hello else "done")
+            kind = "done" if message.metadata.message_type == "train" else "hello"
+            reply = self.lie(message, kind) if node == 1 else honest("ward-0", message, kind)
             self.replies[number] = reply
             numbers.append(number)
         return numbers
 
 
-def rounds_with(seed: int) -> list[str]:
+def rounds_with(lie: Lie) -> list[str]:
     """Roll call and one task; what is said of both wards, which must not end anything."""
-    grid = TwoWards(seed)
+    grid = TwoWards(lie)
     handshake = Handshake(grid, {}, lambda _: "")
     handshake.call()
     assert handshake.nodes["ward-0"] == 0
@@ -81,7 +88,7 @@ def attack(count: int, caplog: pytest.LogCaptureFixture) -> None:
     for seed in range(count):
         caplog.clear()
         try:
-            reasons = rounds_with(seed)
+            reasons = rounds_with(partial(hostile, seed))
         except Exception as error:  # noqa: BLE001 - whatever it is, the server would have ended
             tally.lose(f"answer {seed}: {type(error).__name__}: {error}")
             continue
@@ -102,6 +109,38 @@ def test_a_sample_of_mutated_answers_ends_nothing(caplog):
 @pytest.mark.attack
 def test_no_mutated_answer_ends_anything(caplog, tries):
     attack(tries, caplog)
+
+
+@pytest.mark.parametrize("kind", ["hello", "done"])
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [
+        ("5", "its note that no site of flr says"),
+        ("[1]", "its note that no site of flr says"),
+        ("[" * 3000, "recursion limit exceeded"),
+        ('{"a":' * 3000, "recursion limit exceeded"),
+        ('"\ud800"', "Unicode|no site of flr says"),
+        ({"site": "\ud800"}, "hex escape|surrogate"),
+        ({"seconds": float("nan"), "shape": None}, "finite number|shape"),
+        ({"stateful": None, "dtype": None}, "stateful|dtype"),
+        ({"problem": "x" * 2**16}, "Expected a note of at most 65536 letters"),
+    ],
+    ids=["number", "list", "deep", "deeper", "letter", "name", "NaN", "missing", "long"],
+)
+def test_the_shortest_ways_to_end_a_server_are_refused_in_words(kind, note, words):
+    def lie(asked: Message, asked_kind: str) -> Message:
+        reply = honest("ward-1", asked, asked_kind)
+        if asked_kind == kind:
+            said = (
+                {**(HELLO if kind == "hello" else DONE), **note} if isinstance(note, dict) else {}
+            )
+            kept = {key: value for key, value in said.items() if value is not None}
+            text = json.dumps(kept) if said else note
+            reply.content["note"] = ConfigRecord({"schema": wire.SCHEMA, "json": text})
+        return reply
+
+    (reason,) = filter(None, rounds_with(lie))
+    assert re.search(words, reason)
 
 
 @pytest.mark.parametrize("kind", ["hello", "train"])
@@ -136,7 +175,7 @@ def test_a_run_goes_on_beside_hostile_sites(kind, tmp_path):
 def test_arrays_of_another_site_are_not_even_read(monkeypatch):
     read: list[Any] = []
     monkeypatch.setattr(wire, "from_record", read.append)
-    grid = TwoWards(0)
+    grid = TwoWards(partial(hostile, 0))
     handshake = Handshake(grid, {}, lambda _: "", nodes={"ward-7": 0})
     task_spec = TaskSpec(("a", "b"), (4,), (4,), Normalization((0.0,), (1.0,)), "none")
     flower = Flower(wait=0.1, timeout=5.0)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from flr.client.state import StateFiles, VouchedStateFiles
 from flr.client.worker import ClientResult, ClientTask
+from flr.core import seal
 from flr.core.arrays import Arrays, canonical_json, write_atomically
 from flr.core.contract import Site
 from flr.core.errors import ConfigError, FlrError
@@ -31,6 +32,8 @@ from flr.flower.site_config import RefusalError, SiteConfig
 from flr.simulation.build import threads
 
 log = logging.getLogger("flr")
+
+ATTEMPT = "attempt"  # beside the states of an experiment: which attempt of the run was the last
 
 _EXPERIMENT = re.compile(r"[0-9a-f]{16}")
 
@@ -109,11 +112,11 @@ def own_states(own: SiteConfig, run_spec: RunSpec, site_task: SiteTask) -> State
         raise RefusalError("the experiment's name is not one that flr gives")
     # by experiment and site: node ids change, and one machine may serve several sites
     folder = own.state_dir / run_spec.experiment / own.site
-    newest = int((folder / "attempt").read_text()) if (folder / "attempt").exists() else 0
+    newest = newest_attempt(folder)
     if site_task.attempt < newest:  # sent by a server that was killed, before the run was resumed
         raise RefusalError("the run was resumed since, and this is a task of before")
     if site_task.attempt > newest:
-        write_atomically(folder / "attempt", str(site_task.attempt), sync=True)
+        write_atomically(folder / ATTEMPT, seal.signed({"attempt": site_task.attempt}), sync=True)
     states = VouchedStateFiles(folder)
     if task.version is not None and not states.has(task.client, task.version):
         raise RefusalError(
@@ -122,6 +125,26 @@ def own_states(own: SiteConfig, run_spec: RunSpec, site_task: SiteTask) -> State
         )
     states.keep_only({task.client: site_task.keep})
     return states
+
+
+def newest_attempt(folder: Path) -> int:
+    """Which attempt of a run has last asked this site; 0 where that is not known.
+
+    Of a damaged file the next task makes a whole one. A task of before that comes first can harm
+    nobody unseen: the site says by itself when the versions that it is asked for are gone.
+    """
+    path = folder / ATTEMPT
+    try:
+        text = path.read_text()
+        if text.isdecimal():
+            log.warning("%s is of an older version of flr, without a digest; used unchecked", path)
+            return int(text)
+        return int(seal.unsigned(text)["attempt"])
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError, KeyError) as error:
+        log.warning("%s is damaged (%s); it is made anew by the next task", path, error)
+        return 0
 
 
 def own_site(own: SiteConfig, run_spec: RunSpec) -> tuple[Site, TaskSpec]:
