@@ -198,8 +198,8 @@ def _least(
         value = _mean(known, place, method, rule, attack, attackers)
         if plain is not None and value is not None:
             lost[rule] = max(lost.get(rule, -100.0), plain - value)
-    rule = min(lost, key=lambda name: lost[name], default=None)
-    return "–" if rule is None else f"`{rule}` {lost[rule]:.1f}"
+    best = min(lost, key=lambda rule: lost[rule], default=None)
+    return "–" if best is None else f"`{best}` {lost[best]:.1f}"
 
 
 def _mean(

@@ -60,7 +60,7 @@ def demo(
     )
     say(f"Pictures: {folder / 'comparison.png'}")
     say(f"Page:     {folder / 'index.html'}")
-    audit_one_site(folder / METHODS[-1])
+    audit_one_site(runs["flr"].folder)
 
 
 def audit_one_site(run: Path) -> None:
