@@ -89,3 +89,16 @@ def test_without_pandas_the_error_says_how_to_get_it(samples, monkeypatch) -> No
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match=r"not installed. Install it with `pip install pandas`"):
         flr.audit_labels(samples[0], features=samples[1])
+
+
+def test_images_are_enough(samples, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("FLR_CACHE", str(tmp_path))
+    given, _, _ = samples
+    true = np.where(np.arange(N) % 10 == 0, (given - 1) % 3, given)
+    images = np.random.default_rng(1).integers(0, 40, (N, 24, 24), dtype=np.uint8)
+    for row, kind in enumerate(true):  # an empty square, one with a bar across, one with one down
+        images[row, 10:14, :] += np.uint8(200 * (kind == 1))
+        images[row, :, 10:14] += np.uint8(200 * (kind == 2))
+    table = flr.audit_labels(given, images=images)
+    suspects = table.label_score.nsmallest(N // 10).index
+    assert set(suspects) == set(range(0, N, 10))

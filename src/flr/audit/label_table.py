@@ -10,18 +10,16 @@ import torch
 from torch import Tensor
 
 from flr.audit.evidence import Evidence
+from flr.audit.features import compute, none
 from flr.audit.findings import Audit, audit, scores_of
 from flr.audit.out_of_sample import Progress, with_site_opinions
 from flr.audit.scores import Scores
-from flr.config.entry import parse_entry
 from flr.core.errors import ConfigError, DataError
-from flr.models.embedding import Embedder
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
-BACKBONE = "efficientnet-lite0"
 
 
 def audit_labels(
@@ -43,7 +41,7 @@ def audit_labels(
         features: Numbers that describe each sample, n x d. Opinions are formed from them out of
             sample, so that no model is needed.
         images: n x height x width (x 3) or n x 3 x height x width, of which features are made by a
-            pretrained network (`pip install "flr[backbones]"`).
+            pretrained network (`pip install "flr[backbones]"`; without it by gradients).
         classes: What the columns of `pred_probs` stand for; by default the sorted labels.
         in_sample: The models of `pred_probs` were trained on these labels. Without features,
             the share of wrong labels then cannot be told.
@@ -71,7 +69,7 @@ def audit_labels(
         visited=None,
         source="Labels and numbers given in Python.",
         trained=in_sample,
-        features=_features(features, images),
+        features=_features(features, images, on_progress),
     )
     if evidence.features is not None:
         evidence = with_site_opinions(evidence, on_progress)
@@ -168,13 +166,13 @@ def _positions(given: list[Any], known: list[Any]) -> Tensor:
     return torch.tensor([places[label] for label in given])
 
 
-def _features(features: Any, images: Any) -> Tensor | None:
+def _features(features: Any, images: Any, on_progress: Progress | None) -> Tensor | None:
     if features is not None:
         return _matrix(features, "features")
     if images is None:
         return None
-    embedder = Embedder(parse_entry("backbone", BACKBONE, default=BACKBONE))
-    return embedder(_pictures(images))[:].float()
+    found, _ = compute(_pictures(images), on_progress or none)
+    return found.float()
 
 
 def _pictures(images: Any) -> Tensor:
