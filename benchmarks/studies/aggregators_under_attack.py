@@ -198,8 +198,10 @@ def _least(
         value = _mean(known, place, method, rule, attack, attackers)
         if plain is not None and value is not None:
             lost[rule] = max(lost.get(rule, -100.0), plain - value)
-    best = min(lost, key=lambda rule: lost[rule], default=None)
-    return "–" if best is None else f"`{best}` {lost[best]:.1f}"
+    if not lost:
+        return "–"
+    least = min(lost, key=lambda name: lost[name])
+    return f"`{least}` {lost[least]:.1f}"
 
 
 def _mean(
