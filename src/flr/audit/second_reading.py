@@ -44,7 +44,10 @@ def reread(before: Tensor, said: Tensor, known: Tensor) -> Tensor:
         return before
     first, u = before[known].double(), said[known].double()
     columns = torch.stack([torch.ones_like(u), first.clamp(-_FIRST, _FIRST)], 1)
-    shift, wrong = 0.0, torch.sigmoid(first + (u - u.mean()) / u.std())
+    # From what the first reader knows: any start by u alone may end in a split of right labels
+    # into sure and less sure ones. Where the first reader says nothing, there is no other start.
+    alike = float(first.var()) < _LEAST
+    shift, wrong = 0.0, torch.sigmoid(first + (u - u.mean()) / u.std() if alike else first)
     for _ in range(_STEPS):
         alpha_beta, delta, variance = _regressed(columns, u, wrong)
         if delta <= 0:
