@@ -20,7 +20,7 @@ from flr.report.style import Curve
 
 EXPERIMENT, SETTING = "fig-longer", "iid"
 BEGIN, END = "<!-- headline -->\n", "<!-- /headline -->\n"
-BASELINES = ("a", "b", "c")  # of the audit's page: cleanlab without any part of FLR
+AUDITS = "audit-on-features.jsonl"  # of one site alone, beside cleanlab on the same features
 ROWS = {"fedavg": "FedAvg", "elr": "ELR", "flr-2": "FLR, lam = 2"}
 SPAN = 10  # rounds: a round's value depends on which five sites it asks
 PANELS = {
@@ -34,9 +34,9 @@ def write(longer: ExperimentResults) -> list[Path]:
     folder = longer.runner.folder
     readme = folder.resolve().parent / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    audits = any((folder / "audit-cells").glob("worst-*.json"))
     results = common(longer)
-    there = audits and (folder / "bench" / "main.json").exists() and BEGIN in text
+    files = (folder / AUDITS, folder / "bench" / "main.json")
+    there = all(path.exists() for path in files) and BEGIN in text
     if not (there and results.seeds):
         return []
     write_atomically(folder / "headline.png", style.png(figure(results)))
@@ -54,9 +54,8 @@ def common(longer: ExperimentResults) -> ExperimentResults:
 def table(results: ExperimentResults) -> str:
     """What a user gets, beside what there is without."""
     folder = results.runner.folder
-    paths = sorted((folder / "audit-cells").glob("worst-*.json"))
-    audits = [json.loads(path.read_bytes())["arms"] for path in paths]
-    arms = {arm: best_way([found[arm] for found in audits]) for arm in ("flr", *BASELINES)}
+    lines = map(json.loads, (folder / AUDITS).read_text(encoding="utf-8").splitlines())
+    audits = [line["ways"] for line in lines if line["row"] == "worst"]
     bench = json.loads((folder / "bench" / "main.json").read_bytes())
     ratios = {row["engine"]: row["ratio"]["median"] for row in bench["rows"]}
     template = html.environment("flr.paper").get_template("headline.md")
@@ -66,8 +65,8 @@ def table(results: ExperimentResults) -> str:
         noise=percent(fmean(results.values("flr-2", SETTING, "noise", "realised"))),
         seeds=len(results.seeds),
         audits=len(audits),
-        audit=arms["flr"],
-        cleanlab=max(arms[arm] for arm in BASELINES),
+        audit=found_by(audits, "audit"),
+        cleanlab=max(found_by(audits, way) for way in audits[0] if way.startswith("cleanlab")),
         ours=ratios["flr, 2 workers"],
         ray=ratios["Flower+Ray, 2 actors"],
     )
@@ -83,9 +82,9 @@ def compared(results: ExperimentResults, *path: str) -> dict[str, str]:
     return {**means, "lead": f"{100 * (lead.mean or 0):+.1f}{half}"}
 
 
-def best_way(cells: Sequence[Mapping[str, Mapping[str, float]]]) -> float:
-    """Average precision of the way of using an arm that found most, mean over seeds."""
-    return max(fmean(cell[way]["average_precision"] for cell in cells) for way in cells[0])
+def found_by(audits: Sequence[Mapping[str, Mapping[str, float]]], way: str) -> float:
+    """Average precision of one way to rank labels, mean over seeds."""
+    return fmean(ways[way]["average_precision"] for ways in audits)
 
 
 def figure(results: ExperimentResults) -> Figure:
