@@ -55,6 +55,16 @@ def test_classes_sites_and_raters(folder, monkeypatch):
     assert data.fingerprint == Vader(folder).load().fingerprint
 
 
+def test_where_a_sentence_is_from_can_be_the_class(folder):
+    data, whole = Vader(folder, target="corpus").load(), Vader(folder).load()
+    assert data.classes == tuple(CORPORA)
+    assert data.raters is None
+    assert len(data.train) + len(data.test) == len(whole.train) + len(whole.test)
+    for text, y in zip(data.train.x[:], data.train.y.tolist(), strict=True):
+        assert text.startswith(list(CORPORA.values())[y])
+    assert data.test.y.bincount().tolist() == [6, 9, 12, 15]  # a fifth
+
+
 def test_a_fifth_of_every_class_at_every_site_is_for_testing(folder):
     data = Vader(folder).load()
     for site in range(4):

@@ -73,8 +73,13 @@ def audit_one_site(run: Path) -> None:
         site, folder = open_run(run).site_audit(0), run / "audit" / "0"
         scores = scores_of(site.evidence)
         clear(folder)
-        examine(site, folder, scores=scores)
+        sure = examine(site, folder, scores=scores).sure
     wrong, labels = likely_wrong(scores), len(site.evidence)
-    console.print(f"\nThe first site audits its labels: {wrong:,} of its {labels:,} look wrong.")
+    least = "" if sure else "at least "
+    console.print(
+        f"\nThe first site audits its labels: {least}{wrong:,} of its {labels:,} look wrong."
+    )
+    if not sure:
+        say("How many are wrong cannot be told from so few; the page begins with the likeliest.")
     say(f"To review: {folder / PAGE}")
     say("Your own data: flr audit FOLDER LABELS.csv")

@@ -6,8 +6,9 @@ Every corpus comes as two files, texts with mean ratings and the single ratings,
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -59,26 +60,28 @@ class Vader:
     """
 
     path: Path | None = None
+    target: Literal["sentiment", "corpus"] = "sentiment"  # or where a sentence is from
 
     def load(self) -> Dataset:
         """Classes by mean rating; every rater's class is kept for noise."""
         folder = paths.find(self.path, ["vader"], "vader")
         corpora = [read_corpus(folder, stem) for stem in CORPORA.values()]
         found = [rated for corpus in corpora for rated in corpus]
-        site = torch.arange(len(corpora)).repeat_interleave(torch.tensor([*map(len, corpora)]))
-        y = torch.tensor([class_of(rated.mean) for rated in found])
+        source = torch.arange(len(corpora)).repeat_interleave(torch.tensor([*map(len, corpora)]))
         texts = Texts.of([rated.text for rated in found])
-        data = LabeledData(texts, y, torch.arange(len(y)), site)
-        train, test = stratified((site * len(CLASSES) + y).numpy())
-        return Dataset(
-            "vader",
-            data[torch.from_numpy(train)],
-            data[torch.from_numpy(test)],
-            CLASSES,
-            normalization_of(texts),
-            site_names=tuple(CORPORA),
-            raters=Ragged.of([torch.tensor([*map(class_of, r.ratings)]) for r in found]),
-        )
+        if self.target == "corpus":
+            return _dataset(LabeledData(texts, source, torch.arange(len(source))), tuple(CORPORA))
+        y = torch.tensor([class_of(rated.mean) for rated in found])
+        data = LabeledData(texts, y, torch.arange(len(y)), source)
+        raters = Ragged.of([torch.tensor([*map(class_of, r.ratings)]) for r in found])
+        return replace(_dataset(data, CLASSES), site_names=tuple(CORPORA), raters=raters)
+
+
+def _dataset(data: LabeledData, classes: tuple[str, ...]) -> Dataset:
+    """A fifth of each class, and of each at every site, is for testing."""
+    strata = data.y if data.site is None else data.site * len(classes) + data.y
+    train, test = (data[torch.from_numpy(part)] for part in stratified(strata.numpy()))
+    return Dataset("vader", train, test, classes, normalization_of(data.x))
 
 
 def class_of(rating: float) -> int:
