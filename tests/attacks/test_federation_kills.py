@@ -5,6 +5,7 @@ CI tries a few; all: `pytest -m attack --federation-kills 50 -s`, with this file
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -27,6 +28,9 @@ from flr.simulation.api import Run
 SITES, ROUNDS = 3, 4
 SAMPLE = 2
 VICTIMS = ("SuperNode", "SuperLink", "ServerApp")
+STALLS = 6  # runs in a row without a kill and without a round; each one waits twice as long
+QUIET = 20  # times what a round may take: nothing at all is written then
+FOREVER = float("inf")
 
 # all replies are needed: a round that a dead node misses stops the run, and nothing is lost
 CONFIG: dict[str, Any] = {
@@ -39,34 +43,83 @@ CONFIG: dict[str, Any] = {
     "train.participation": 1.0,
     "train.epochs": 1,
     "flower.wait": 300.0,
-    "flower.timeout": 30.0,
 }
 
 
+def rounds_of(out: Path) -> int:
+    """How many rounds a run has that perhaps has not begun."""
+    found = out / "metrics.jsonl"
+    return len(found.read_bytes().splitlines()) if found.exists() else 0
+
+
+def written(folder: Path) -> int:
+    """Grows, or changes, with whatever is written there."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            total += found.st_size + found.st_mtime_ns
+    return total
+
+
+class StuckError(Exception):
+    """Nothing moves any more, however long one waits."""
+
+
 class Siege:
-    """One federation; its runs are hit until there were enough kills."""
+    """One federation; its runs are hit until there were enough kills.
+
+    How long it waits depends on what moves, not on a clock: a loaded machine is slow, not wrong.
+    """
 
     def __init__(self, federation: Loopback, app: Path, kills: int) -> None:
         self.federation, self.app, self.left = federation, app, kills
         self.rng = random.Random(22)  # noqa: S311
         self.seconds = 20.0  # of a run: the first one is the measure
+        self.timeout = 30.0  # what a node that is alive needs for a round
         self.hits: list[str] = []
 
     def one_run(self, out: Path) -> str:
         """Starts or resumes a run until it is through; gives what Flower says in the end."""
-        while True:
-            begun = (out / "config.toml").exists()
-            own = {**CONFIG, "flower.out": str(out), "flower.resume": begun}
-            started, number = time.monotonic(), self.federation.run(self.app, own)
+        stalls = 0
+        while stalls < STALLS:
+            rounds, started = rounds_of(out), time.monotonic()
+            number = self.start(out)
             victim = self.kill_one() if self.left else ""
-            if victim in ("SuperLink", "ServerApp"):
-                continue  # nobody is left to finish that run
-            status = self.federation.wait(number, 900)
+            if victim in ("SuperLink", "ServerApp"):  # nobody is left to finish that run
+                self.seconds *= 1.0 if rounds_of(out) > rounds else 1.2  # a later moment next time
+                continue
+            status = self.wait(number, out)
             if status == "finished:completed":
                 self.seconds = self.seconds if victim else time.monotonic() - started
                 return status
-            if not victim:
-                return status
+            if victim or rounds_of(out) > rounds:
+                stalls = 0
+            else:
+                stalls, self.timeout = stalls + 1, 2 * self.timeout
+        return f"{status}, {STALLS} times without a round"
+
+    def start(self, out: Path) -> int:
+        begun = (out / "config.toml").exists()
+        more = {"flower.out": str(out), "flower.resume": begun, "flower.timeout": self.timeout}
+        return self.federation.run(self.app, {**CONFIG, **more})
+
+    def wait(self, number: int, out: Path) -> str:
+        """The status in the end; StuckError if nothing in the federation is written any more."""
+        moved, before = time.monotonic(), 0
+
+        def look() -> None:
+            nonlocal moved, before
+            now = written(self.federation.folder / "logs") + written(out)
+            if now != before:
+                moved, before = time.monotonic(), now
+            if time.monotonic() - moved > QUIET * self.timeout:
+                raise StuckError
+
+        try:
+            return self.federation.wait(number, FOREVER, look)
+        except StuckError:
+            return f"stuck for {QUIET} times {self.timeout:g} s"
 
     def kill_one(self) -> str:
         """Kills after a while, and starts again what a supervisor would."""
