@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
 import random
+import re
 import struct
 import zipfile
 import zlib
@@ -154,9 +156,62 @@ def gz(data: bytes, draw: random.Random) -> bytes:
     return gzip.compress(raw(content[:head], draw) + content[head:], 1)
 
 
+def utf16(data: bytes, draw: random.Random) -> bytes:
+    """Words or lines of a text, if it is one of two bytes a letter; else of a plain one."""
+    if not data.startswith(codecs.BOM_UTF16):
+        return draw.choice((words, raw))(data, draw)
+    changed = draw.choice((words, raw))(data.decode("utf-16").encode(), draw)
+    return changed.decode("utf-8", "replace").encode("utf-16")
+
+
+def xlsx(data: bytes, draw: random.Random) -> bytes:
+    """A value in a part of a workbook, mostly of the sheet, with a checksum that is right again."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as book, zipfile.ZipFile(out, "w") as changed:
+        names = book.namelist()
+        sheets = [name for name in names if "sheet1" in name or "sharedStrings" in name]
+        spoiled = draw.choice(sheets if draw.random() < 0.6 else names)
+        for name in names:
+            content = book.read(name)
+            changed.writestr(name, _xml(content, draw) if name == spoiled else content)
+    return out.getvalue()
+
+
+def _xml(content: bytes, draw: random.Random) -> bytes:
+    """An attribute or a text is another one; or a whole element is gone or there twice."""
+    places = list(re.finditer(rb'(?<=")[^"<>]*(?=")|(?<=>)[^<]+(?=<)|<[^<>]*>', content))
+    start, end = draw.choice(places).span()
+    token = draw.choice([*TOKENS, b"16384", b"1048576", b"XFD1048576", b"A1:XFD1048576"])
+    here = content[start:end]
+    new = draw.choice((token, token, here + here)) if not here.startswith(b"<") else b""
+    return content[:start] + new + content[end:]
+
+
+def dicom(data: bytes, draw: random.Random) -> bytes:
+    """One element: another length, kind or value where a short one stands, or none at all."""
+    heads = [m.start() for m in re.finditer(rb"[\x02\x08\x28\xe0]\x00..[A-Z]{2}", data, re.DOTALL)]
+    place = draw.choice(heads) if heads else 0
+    end = place + 8 + int.from_bytes(data[place + 6 : place + 8], "little")
+    match draw.randrange(4):
+        case 0:
+            return data[: place + 6] + draw.randbytes(2) + data[place + 8 :]
+        case 1:
+            kind = draw.choice((b"US", b"DS", b"OW", b"SQ", b"UN", b"LO", b"FD"))
+            return data[: place + 4] + kind + data[place + 6 :]
+        case 2:
+            new = draw.choice((b"\xff\xff", b"\0\0", b"\x01\x00", b"1e400 ", b"-1", b"nan ", b""))
+            size = len(new).to_bytes(2, "little")
+            return data[: place + 6] + size + new + data[end:]
+        case _:
+            return data[:place] + data[end:]
+
+
 _INSIDE: dict[str, tuple[Mutator, ...]] = {
     ".toml": (words,),
-    ".csv": (words,),
+    ".csv": (words, utf16),
+    ".tsv": (utf16,),
+    ".xlsx": (xlsx,),
+    ".dcm": (dicom,),
     ".json": (as_json, signed_json),
     ".jsonl": (lines_of_json,),
     ".safetensors": (safetensors,),

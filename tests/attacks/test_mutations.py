@@ -249,7 +249,12 @@ def call(command: list[Any], monkeypatch: pytest.MonkeyPatch) -> str:
     return "too much memory" if most() > TOO_MUCH else ""
 
 
-def attack(name: str, target: Target, tries: int, tmp_path: Path, patch: Any) -> None:
+Look = Callable[[Path], str]  # what is wrong with a folder after the commands
+
+
+def attack(
+    name: str, target: Target, tries: int, tmp_path: Path, patch: Any, look: Look | None = None
+) -> None:
     tally = Tally(f"mutated files, {name}")
     for seed in range(tries):
         draw = random.Random(f"{name} {seed}")  # noqa: S311
@@ -258,6 +263,7 @@ def attack(name: str, target: Target, tries: int, tmp_path: Path, patch: Any) ->
         target.unsealed(copy, file, draw)
         how = spoil(copy / file, draw)
         problems = [call(command, patch) for command in target.commands(copy)]
+        problems += [look(copy)] if look else []
         found = "; ".join(filter(None, problems))
         tally.lose(f"{name} {seed}, {how}: {found}") if found else tally.survived()
         shutil.rmtree(copy)

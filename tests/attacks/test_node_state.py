@@ -1,7 +1,9 @@
 """Single bits flipped in every file of a node's state-dir; none may pass unseen.
 
-A run on Flower goes on from there, and what left is read. The policy is not among them: people
-write it, and nothing vouches for it. All of it: `pytest -m attack --tries 2000 -s`, this file.
+Each flip is read as a node reads its files when the next task comes, in this process: its policy,
+attempt, state and ledger, which gets a line. After some of them the whole federation goes on
+besides, and what left is read. The policy is not among them: people write it, and nothing vouches
+for it. All of it: `pytest -m attack --tries 2000 -s`, this file.
 """
 
 from __future__ import annotations
@@ -11,17 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from direct import DirectGrid, run_config
-from flwr.app import Message
+from direct import DirectGrid, run_config, with_policy
+from flwr.app import Context, Message, RecordDict
 from test_bit_flips import SAMPLE, attack
 from toys import StoppedError, bits, settings, train
 
 from flr.client.state import VouchedStateFiles
-from flr.core import arrays
+from flr.core import arrays, seal
 from flr.core.errors import DataError
-from flr.flower import ledger
-from flr.flower.node import ATTEMPT, newest_attempt
+from flr.flower import consent, ledger, wire
+from flr.flower.node import ATTEMPT, SiteTask, newest_attempt, own_states
+from flr.flower.run_spec import RunSpec
 from flr.flower.server import serve
+from flr.flower.site_config import RefusalError, SiteConfig
+from flr.flower.what_left import entry_of
 from flr.simulation.api import Run
 
 NODES = 3
@@ -39,12 +44,14 @@ class Stopping(DirectGrid):
         states = {k: str(state_of(folder, k)) for k in range(NODES)}
         super().__init__({k: {"partition-id": k, "state-dir": s} for k, s in states.items()})
         self.left = before
+        self.not_sent: list[Message] = []
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         held = list(messages)
         if held and held[0].metadata.message_type == "train":
             self.left -= 1
             if self.left == 0:
+                self.not_sent = held
                 raise StoppedError
         return super().push_messages(held)
 
@@ -59,25 +66,70 @@ def rest_of(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory):
-    """A run that was stopped twice, so that its nodes know of an attempt before; and its nodes."""
+def stopped(tmp_path_factory):
+    """A run that was stopped twice, so that its nodes know of an attempt before; its next tasks."""
     folder = tmp_path_factory.mktemp("federation")
     with pytest.raises(StoppedError):
         serve(Stopping(folder, 2), run_config(settings("flr", **SMALL), folder / "run"))
+    grid = Stopping(folder, 3)
     with pytest.raises(StoppedError):
-        serve(Stopping(folder, 3), rest_of(folder))
-    return folder
+        serve(grid, rest_of(folder))
+    return folder, grid.not_sent
 
 
-def resumed(folder: Path) -> str:
-    """The model, and what the ledgers said before."""
-    lines = [len(ledger.read(state_of(folder, k)).lines) for k in range(NODES)]
+@pytest.fixture(scope="module")
+def federation(stopped):
+    """Its nodes, and the run."""
+    return stopped[0]
+
+
+@pytest.fixture(scope="module")
+def read_by_nodes(stopped):
+    """What nodes take from their files when the next task comes, up to the training itself."""
+    tasks = []
+    for message in stopped[1]:
+        note, _ = wire.read(message.content)
+        tasks.append((message, RunSpec.from_note(note), SiteTask.of(note)))
+    assert any(site_task.task.version is not None for *_, site_task in tasks)
+
+    def read_by_nodes(folder: Path) -> str:
+        found = []
+        for message, run_spec, site_task in tasks:
+            node, home = (
+                message.metadata.dst_node_id,
+                state_of(folder, message.metadata.dst_node_id),
+            )
+            config = with_policy({"partition-id": node, "state-dir": str(home)})
+            own = SiteConfig.of(Context(1, node, config, RecordDict(), {}))
+            known = len(ledger.read(home).lines)
+            try:
+                consent.require(own, run_spec, site_task.task)
+                states = own_states(own, run_spec, site_task)
+            except RefusalError as error:
+                raise DataError(str(error)) from error  # the server hears it
+            state = states.read(site_task.task.client, site_task.task.version)
+            said = Message(wire.write({"site": own.site, "problem": "no"}), reply_to=message)
+            ledger.append(home, entry_of(message, said))
+            found.append((seal.sha256(arrays.pack(state)), whole_lines(home)[:known]))
+        return repr(found)
+
+    return read_by_nodes
+
+
+def whole_lines(home: Path) -> list[ledger.Line]:
+    """Refuses a ledger with which something is wrong, as the command does."""
+    found = ledger.read(home)
+    if found.problems:
+        raise DataError("\n".join(found.problems))
+    return found.lines
+
+
+def goes_on(folder: Path) -> str:
+    """The federation's model, and what the ledgers said before."""
+    known = [len(ledger.read(state_of(folder, k)).lines) for k in range(NODES)]
     serve(Stopping(folder), rest_of(folder))
-    after = [ledger.read(state_of(folder, k)) for k in range(NODES)]
-    if problems := [problem for found in after for problem in found.problems]:
-        raise DataError("\n".join(problems))  # as the command says it
-    before = [found.lines[:n] for found, n in zip(after, lines, strict=True)]
-    return repr((bits(Run(folder / "run")), before))
+    lines = [whole_lines(state_of(folder, k))[:n] for k, n in enumerate(known)]
+    return repr((bits(Run(folder / "run")), lines))
 
 
 def files_of_nodes(folder: Path) -> list[Path]:
@@ -92,13 +144,20 @@ def test_every_kind_of_file_is_attacked(federation):
     assert kinds <= names
 
 
-def test_a_sample_of_flips_is_never_silent(federation, caplog, tmp_path):
-    attack(federation, resumed, files_of_nodes(federation), SAMPLE, caplog, tmp_path)
+def test_a_sample_of_flips_is_never_silent(federation, read_by_nodes, caplog, tmp_path):
+    names = files_of_nodes(federation)
+    attack(federation, goes_on, names, SAMPLE // 2, caplog, tmp_path / "a")
+    attack(federation, read_by_nodes, names, 10 * SAMPLE, caplog, tmp_path / "b")
 
 
 @pytest.mark.attack
-def test_no_flip_is_silent(federation, caplog, tmp_path, tries):
-    attack(federation, resumed, files_of_nodes(federation), tries, caplog, tmp_path)
+def test_no_flip_is_silent_in_a_federation(federation, caplog, tmp_path, tries):
+    attack(federation, goes_on, files_of_nodes(federation), max(1, tries // 50), caplog, tmp_path)
+
+
+@pytest.mark.attack
+def test_no_flip_is_silent_at_a_node(federation, read_by_nodes, caplog, tmp_path, tries):
+    attack(federation, read_by_nodes, files_of_nodes(federation), tries, caplog, tmp_path)
 
 
 def test_no_bit_of_an_attempt_is_silent(federation, caplog, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import struct
 import tracemalloc
 import zipfile
@@ -14,7 +15,7 @@ from PIL import Image
 
 from flr.core.errors import DataError
 from flr.data import bombs
-from flr.data.readers import human_labels
+from flr.data.readers import human_labels, scans, workbooks
 from flr.data.readers.images import read_images
 from flr.data.readers.tables import read_npz
 from flr.data.sources.mnist import read_idx
@@ -64,6 +65,61 @@ def test_an_idx_bomb(tmp_path):
             file.write(bytes(1 << 16))
     with pytest.raises(DataError, match="unpack to 41,943,040"):
         read_idx(path, 3)
+
+
+ROWS_AT_THE_END = b'<row r="999999999999"><c><v>1</v></c></row>'
+FAR = b'<row><c r="XFD1"><v>1</v></c></row>'
+
+
+@pytest.mark.usefixtures("little_room")
+@pytest.mark.parametrize(
+    ("part", "end", "more", "said"),
+    [
+        ("sheet1", b"</sheetData>", ROWS_AT_THE_END, "at most 1,048,576 rows"),
+        ("sheet1", b"</sheetData>", 100 * FAR, "unpack to"),
+        ("sheet1", b"</row>", 2**21 * b"<c/>", "or 8 MB"),
+        ("styles", b"</fonts>", 2**21 * b"<font/>", "or 8 MB"),
+    ],
+    ids=["rows", "columns", "cells", "fonts"],
+)
+def test_a_workbook_bomb(part, end, more, said, tmp_path):
+    with_more(tmp_path / "x.xlsx", part, end, more)
+    with pytest.raises(DataError, match=said):
+        workbooks.read(tmp_path / "x.xlsx")
+
+
+def with_more(path, part: str, end: bytes, more: bytes) -> None:
+    """A small workbook, in one part of which something stands before a tag."""
+    tracemalloc.stop()  # the bomb is not what is measured
+    openpyxl = pytest.importorskip("openpyxl")
+    book, plain = openpyxl.Workbook(), io.BytesIO()
+    book.active.append(["name", "label"])
+    book.active.append(["a.png", "cat"])
+    book.save(plain)
+    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            content = old.read(name)
+            new.writestr(name, content.replace(end, more + end, 1) if part in name else content)
+    tracemalloc.start()
+
+
+def test_one_long_text_in_many_cells(tmp_path, monkeypatch):
+    monkeypatch.setattr(bombs, "PLENTY", 2**20)
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [["name", "text"], *([str(k), 30_000 * "x"] for k in range(50))]:
+        book.active.append(row)
+    book.save(tmp_path / "x.xlsx")
+    with pytest.raises(DataError, match="unpack to"):
+        workbooks.read(tmp_path / "x.xlsx")
+
+
+def test_a_deep_picture_counts_for_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(bombs, "LARGEST_PICTURE", 100 * 100)
+    Image.fromarray(np.zeros((80, 80), np.uint16)).save(tmp_path / "a.tif")
+    monkeypatch.setattr(scans, "stretched", None)
+    with pytest.raises(DataError, match="Scale it down"):
+        read_images([tmp_path / "a.tif"], 8)
 
 
 def test_a_picture_bomb_is_not_decoded(tmp_path, monkeypatch):

@@ -93,3 +93,21 @@ def test_dicom_files_without_an_ending_are_found_and_broken_ones_refused(tmp_pat
     assert read_image(tmp_path / "IM0001", 8).shape == (8, 8, 3)
     with pytest.raises(DataError, match="expected a DICOM file"):
         read_image(tmp_path / "b.dcm", None)
+
+
+def test_a_deflated_dicom_file_is_not_unpacked(tmp_path, monkeypatch):
+    path = dicom(tmp_path / "a.dcm", np.zeros((512, 512)))
+    pydicom = pytest.importorskip("pydicom")
+    whole = pydicom.dcmread(path)
+    whole.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
+    whole.save_as(path)
+    assert path.stat().st_size < 2000
+    monkeypatch.setattr("zlib.decompress", None)
+    with pytest.raises(DataError, match=r"it is deflated\. Unpack it first"):
+        read_image(path, None)
+
+
+@pytest.mark.parametrize("more", [{"NumberOfFrames": 10**6}, {"SamplesPerPixel": 60_000}])
+def test_a_dicom_file_that_says_it_is_huge_is_not_decoded(more, tmp_path):
+    with pytest.raises(DataError, match="expected a picture of at most"):
+        read_image(dicom(tmp_path / "a.dcm", RAMP, **more), None)

@@ -16,23 +16,24 @@ _DENSE = 25  # times that data may shrink when they are packed; pixels and measu
 _DENSE_PICTURES = 250  # flat drawings shrink to very little
 
 
-def refuse_archive(path: Path, file: IO[bytes]) -> None:
+def refuse_archive(path: Path, file: IO[bytes], plenty: int | None = None) -> None:
     """Refuses a zip file, as npz files are, whose members are far larger than itself."""
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
-        refuse_size(path, unpacked)
+        refuse_size(path, unpacked, plenty)
     file.seek(0)
 
 
-def refuse_size(path: Path, unpacked: int) -> None:
-    """Refuses a packed file that says it holds so many bytes."""
-    packed = path.stat().st_size
-    if unpacked > max(PLENTY, _DENSE * packed):
+def refuse_size(path: Path, unpacked: int, plenty: int | None = None) -> None:
+    """Refuses a packed file that says it holds so many bytes; `plenty` of them are allowed."""
+    packed, plenty = path.stat().st_size, plenty or PLENTY
+    if unpacked > max(plenty, _DENSE * packed):
         raise DataError(
-            f"{path}: expected packed data of at most {_DENSE} times the file's size, or a GB; its "
-            f"{packed:,} bytes unpack to {unpacked:,}. If this is meant, store the data unpacked "
-            "(numpy.savez instead of savez_compressed, or `gunzip`)."
+            f"{path}: expected packed data of at most {_DENSE} times the file's size, or "
+            f"{plenty >> 20:,} MB; its {packed:,} bytes unpack to {unpacked:,}. If this is meant, "
+            "store the data unpacked (numpy.savez instead of savez_compressed, `gunzip`, or a "
+            "table as CSV)."
         )
 
 

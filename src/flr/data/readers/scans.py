@@ -15,6 +15,7 @@ from flr.data.checks import Array
 SUFFIXES = frozenset({".dcm", ".dicom"})
 
 _MAGIC_AT, _MAGIC = 128, b"DICM"
+_DEEP = 2  # as many pixels as one that is deep: it takes more room until it is scaled
 _DARKEST, _LIGHTEST = 0.1, 99.9  # percentiles: a few dead or glaring pixels decide nothing
 
 
@@ -37,15 +38,16 @@ def read_dicom(file: Path) -> Image.Image:
             '`pip install "flr[medical]"`, or save the scans as PNG.'
         ) from None
     try:
+        _refuse_deflated(file, pydicom.filereader.read_file_meta_info(file))
         found = pydicom.dcmread(file)
     except pydicom.errors.InvalidDicomError as error:
         raise DataError(
             f"{file}: expected a DICOM file; it is none ({error}). Replace or remove it."
         ) from None
-    width, height = int(found.Columns), int(found.Rows)
-    bombs.refuse_picture(file, width, height * int(found.get("NumberOfFrames") or 1))
+    samples, frames = int(found.SamplesPerPixel), int(found.get("NumberOfFrames") or 1)
+    bombs.refuse_picture(file, int(found.Columns) * samples * _DEEP, int(found.Rows) * frames)
     pixels = found.pixel_array
-    colored = int(found.SamplesPerPixel) > 1
+    colored = samples > 1
     if pixels.ndim == (4 if colored else 3):
         pixels = pixels[len(pixels) // 2]
     if colored:
@@ -54,6 +56,17 @@ def read_dicom(file: Path) -> Image.Image:
     if found.PhotometricInterpretation == "MONOCHROME1":  # the lowest value is white
         grey = 255 - grey
     return Image.fromarray(grey)
+
+
+def _refuse_deflated(file: Path, meta: Any) -> None:
+    """Its reader unpacks such a file as a whole, however large that is, before it says its size."""
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+    if meta.get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
+        raise DataError(
+            f"{file}: expected a DICOM file that is not packed as a whole; it is deflated. Unpack "
+            "it first (dcmconv +te)."
+        )
 
 
 def _windowed(file: Path, found: Any, values: Array) -> Array:
@@ -67,6 +80,7 @@ def _windowed(file: Path, found: Any, values: Array) -> Array:
 
 def deep(file: Path, image: Image.Image) -> Image.Image:
     """A picture of 16 or 32 bits in 8: from its darkest pixels to its lightest."""
+    bombs.refuse_picture(file, image.width * _DEEP, image.height)
     return Image.fromarray(stretched(file, np.asarray(image)))
 
 
@@ -84,5 +98,9 @@ def stretched(file: Path, values: Array) -> Array:
 
 
 def _between(values: Array, low: float, high: float) -> Array:
-    scaled = (values.astype(np.float32) - low) / max(high - low, 1e-6)
-    return (scaled.clip(0, 1) * 255).round().astype(np.uint8)
+    scaled = values.astype(np.float32)  # changed in its place: scans are large
+    scaled -= low
+    scaled /= max(high - low, 1e-6)
+    np.clip(scaled, 0, 1, out=scaled)
+    scaled *= 255
+    return np.round(scaled, out=scaled).astype(np.uint8)

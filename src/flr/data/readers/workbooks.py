@@ -15,6 +15,10 @@ from flr.data.paths import BROKEN
 
 SUFFIXES = frozenset({".xlsx", ".xlsm"})
 
+_MOST_ROWS = 2**20
+_CELL = 8  # bytes that an empty cell takes, at least
+_PLENTY = 2**23  # bytes of XML: some of its elements take 200 times their size in memory
+
 
 @dataclass(frozen=True)
 class Workbook:
@@ -42,22 +46,47 @@ def read(path: Path) -> tuple[list[str], dict[int, list[str]], Workbook]:
     """
     book = _open(path, read_only=True, data_only=True)
     try:
-        sheet = book.worksheets[0] if book.worksheets else None
-        values = [] if sheet is None else list(sheet.iter_rows(values_only=True))
+        filled = _filled(path, book.worksheets[0]) if book.worksheets else {}
+    except DataError:
+        raise
     except BROKEN as error:
         raise _damaged(path, error) from error
     finally:
         book.close()
-    filled = {line: [_text(v) for v in row] for line, row in enumerate(values, 1) if _any(row)}
     if not filled:
         raise DataError(f"{path}: expected a header and rows; its first sheet is empty. Fill it.")
     header = filled.pop(min(filled))
     while header and not header[-1]:  # what was formatted once counts as a column
         header.pop()
     rows = {line: row[: len(header)] for line, row in filled.items()}
+    bombs.refuse_size(path, _CELL * len(header) * len(rows))
     for row in rows.values():
         row += [""] * (len(header) - len(row))
     return header, rows, Workbook(path, list(rows))
+
+
+def _filled(path: Path, sheet: Any) -> dict[int, list[str]]:
+    """The rows with content, each as far as it has some.
+
+    A few bytes can say that a sheet has a billion rows, that each has a cell on the far right, or
+    that all cells hold the same long text: what is kept of it is counted meanwhile.
+    """
+    filled, room = dict[int, list[str]](), 0
+    sheet.reset_dimensions()  # what a file says of them may be less than it holds
+    for line, row in enumerate(sheet.iter_rows(values_only=True), 1):
+        if line > _MOST_ROWS:
+            raise DataError(
+                f"{path}: expected at most {_MOST_ROWS:,} rows, as Excel has; its first sheet says "
+                "that it has more. Save it again, or as CSV (UTF-8)."
+            )
+        texts = [_text(value) for value in row] if _any(row) else []
+        while texts and not texts[-1].strip():
+            texts.pop()
+        if texts:
+            filled[line] = texts
+            room += sum(map(len, texts)) + _CELL * len(texts)
+            bombs.refuse_size(path, room)
+    return filled
 
 
 def _open(path: Path, **options: Any) -> Any:
@@ -70,7 +99,7 @@ def _open(path: Path, **options: Any) -> Any:
         ) from None
     try:
         with path.open("rb") as file:
-            bombs.refuse_archive(path, file)
+            bombs.refuse_archive(path, file, _PLENTY)
         return openpyxl.load_workbook(path, **options)
     except (*BROKEN, KeyError) as error:
         raise _damaged(path, error) from error
