@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,19 @@ from tally import Tally
 from toys import bits
 
 import flr
+from flr.core.errors import DataError
 from flr.flower.check_app import run_config
 from flr.flower.local.loopback import Loopback
 from flr.flower.new_app import write_app
 from flr.flower.settings import read, resolve
 from flr.simulation.api import Run
+from flr.simulation.folders import locked
 
 SITES, ROUNDS = 2, 3
 SAMPLE = 2
 VICTIMS = ("SuperNode", "SuperLink", "ServerApp")
 STALLS = 6  # runs in a row without a kill and without a round; each one waits twice as long
+MOST = 5  # kills of a run: its end has to be seen
 QUIET = 20  # times what a round may take: nothing at all is written then
 FOREVER = float("inf")
 
@@ -44,6 +48,15 @@ CONFIG: dict[str, Any] = {
     "train.epochs": 1,
     "flower.wait": 300.0,
 }
+
+
+def busy(out: Path) -> bool:
+    """Whether a run is going on in a folder."""
+    try:
+        with locked(out) if out.exists() else contextlib.nullcontext():
+            return False
+    except DataError:
+        return True
 
 
 def rounds_of(out: Path) -> int:
@@ -105,7 +118,19 @@ class Siege:
         return self.federation.run(self.app, {**CONFIG, **more})
 
     def wait(self, number: int, out: Path) -> str:
-        """The status in the end; StuckError if nothing in the federation is written any more."""
+        """The status in the end, or that it is stuck."""
+        try:
+            status = self.federation.wait(number, FOREVER, self.patience(out))
+            look = self.patience(out)
+            while busy(out):  # a SuperLink starts what the one before it had not begun
+                look()
+                time.sleep(0.5)
+        except StuckError:
+            return f"stuck for {QUIET} times {self.timeout:g} s"
+        return status
+
+    def patience(self, out: Path) -> Callable[[], None]:
+        """To be called now and then; raises StuckError if nothing at all is written any more."""
         moved, before = time.monotonic(), 0
 
         def look() -> None:
@@ -116,15 +141,17 @@ class Siege:
             if time.monotonic() - moved > QUIET * self.timeout:
                 raise StuckError
 
-        try:
-            return self.federation.wait(number, FOREVER, look)
-        except StuckError:
-            return f"stuck for {QUIET} times {self.timeout:g} s"
+        return look
+
+    @property
+    def more(self) -> bool:
+        """Whether this run is to be hit again."""
+        return self.left > 0 and len(self.hits) < MOST
 
     def kill_some(self) -> str:
         """The last one that was hit: a run that lacks a node is doomed, and mostly hit again."""
-        victim = self.kill_one() if self.left else ""
-        while victim == "SuperNode" and self.left and self.rng.random() < 0.7:
+        victim = self.kill_one() if self.more else ""
+        while victim == "SuperNode" and self.more and self.rng.random() < 0.7:
             victim = self.kill_one() or victim
         return victim
 
