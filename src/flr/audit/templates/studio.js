@@ -63,7 +63,16 @@ function fromStudioJson(text) {
     const advice = "Choose JSON or JSON-MIN there.";
     throw new Error(`Expected a list of tasks, as Label Studio exports it; got something else. ${advice}`);
   }
-  return tasks.map(fromStudioTask).filter(Boolean);
+  return tasks.map(checkTask).filter(Boolean);
+}
+
+function checkTask(task, number) {
+  try {
+    return fromStudioTask(task);
+  } catch {
+    const odd = "its data, annotations or choices are of another kind";
+    throw new Error(`Task ${number + 1}: expected one as Label Studio exports it; ${odd}. Export the file once more.`);
+  }
 }
 
 function fromStudioTask(task) {
