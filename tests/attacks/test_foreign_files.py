@@ -6,19 +6,30 @@ CI tries a few of each; all of them: `pytest -m attack --tries 500 -s`, with thi
 
 from __future__ import annotations
 
+import contextlib
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import foreign_files as files
+import numpy as np
 import pytest
-from test_mutations import Target, attack
+from mutations import spoil
+from PIL import Image
+from tally import Tally
+from test_mutations import TOO_MUCH, Target, attack, bounded
 
+from flr.audit import originals, pictures, table_rows
+from flr.audit.collect import Columns
 from flr.audit.labels_file import read_labels
 from flr.audit.relabel import read_corrections
+from flr.core.errors import FlrError
+from flr.data.readers import images
 
 SAMPLE = 6
+SCAN = (np.arange(120).reshape(12, 10) * 30).astype(np.uint16)
 TABLES = ("labels.csv", "labels-16.csv", "labels.xlsx")
 
 
@@ -129,6 +140,67 @@ def one_kind(name: str, tries: int, tmp_path: Path, patch: pytest.MonkeyPatch) -
     look = changed_more if name == "relabel" else None
     attack(name, target, tries, tmp_path, patch, look)
     shutil.rmtree(tmp_path / "whole")
+
+
+def picture(path: Path) -> None:
+    """As a network, a page and a browser get it."""
+    found = originals.read(path, 96)
+    pictures.encode(found)
+    originals.link(path, path.parent)
+    images.read_image(path, 8)
+
+
+def rows(path: Path) -> None:
+    """As labels, and as data."""
+    for read in (read_labels, lambda at: table_rows.read(at, Columns())):
+        with contextlib.suppress(FlrError):
+            read(path)
+
+
+WRITE: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
+    "a.dcm": (lambda at: files.write_scan(at, SCAN), picture),
+    "a.tiff": (lambda at: files.write_scan(at, SCAN), picture),
+    "a.png": (lambda at: files.write_scan(at, SCAN), picture),
+    "a.jpg": (lambda at: Image.fromarray(SCAN.astype(np.uint8)).save(at), picture),
+    "a.webp": (lambda at: Image.fromarray(SCAN.astype(np.uint8)).save(at), picture),
+    "a.xlsx": (lambda at: files.write_xlsx(at, files.rows_of_numbers()), rows),
+    "a.csv": (lambda at: files.write_csv(at, files.rows_of_numbers(), "utf-16", ";"), rows),
+    "a.tsv": (lambda at: files.write_csv(at, files.rows_of_numbers(), "cp1252", "\t"), rows),
+    "a.jsonl": (files.write_jsonl, lambda at: table_rows.read(at, Columns())),
+}
+
+
+def read_alone(name: str, tries: int, tmp_path: Path) -> None:
+    """The same without a command around it, which takes most of the time."""
+    write, read = WRITE[name]
+    tally, whole, copy = Tally(f"readers of {name}"), tmp_path / name, tmp_path / f"b{name}"
+    write(whole)
+    read(whole)
+    for seed in range(tries):
+        shutil.copy(whole, copy)
+        how = spoil(copy, random.Random(f"{name} {seed}"))  # noqa: S311
+        problem = ""
+        with bounded() as most:
+            try:
+                read(copy)
+            except FlrError:
+                pass  # in words
+            except BaseException as error:  # noqa: BLE001 - whatever it is, a user would see it
+                problem = f"{type(error).__name__}: {str(error)[:200]}"
+            problem = problem or ("too much memory" if most() > TOO_MUCH else "")
+        tally.lose(f"{seed}, {how}: {problem}") if problem else tally.survived()
+    tally.finish()
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_a_sample_of_readers_says_what_is_wrong(name, tmp_path):
+    read_alone(name, 10 * SAMPLE, tmp_path)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", WRITE)
+def test_no_reader_falls(name, tmp_path, tries):
+    read_alone(name, tries, tmp_path)
 
 
 @pytest.mark.parametrize("name", MAKE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,16 @@ def read_dicom(file: Path) -> Image.Image:
         ) from None
     try:
         _refuse_deflated(file, pydicom.filereader.read_file_meta_info(file))
-        found = pydicom.dcmread(file)
-    except pydicom.errors.InvalidDicomError as error:
+        return _picture(file, pydicom.dcmread(file), apply_modality_lut)
+    except DataError:
+        raise
+    except Exception as error:  # its decoders raise what they like
         raise DataError(
-            f"{file}: expected a DICOM file; it is none ({error}). Replace or remove it."
-        ) from None
+            f"{file}: expected a DICOM file; it cannot be read ({error}). Replace or remove it."
+        ) from error
+
+
+def _picture(file: Path, found: Any, rescaled: Callable[[Array, Any], Array]) -> Image.Image:
     samples, frames = int(found.SamplesPerPixel), int(found.get("NumberOfFrames") or 1)
     bombs.refuse_picture(file, int(found.Columns) * samples * _DEEP, int(found.Rows) * frames)
     pixels = found.pixel_array
@@ -52,7 +58,7 @@ def read_dicom(file: Path) -> Image.Image:
         pixels = pixels[len(pixels) // 2]
     if colored:
         return Image.fromarray(pixels if pixels.dtype == np.uint8 else stretched(file, pixels))
-    grey = _windowed(file, found, apply_modality_lut(pixels, found))
+    grey = _windowed(file, found, rescaled(pixels, found))
     if found.PhotometricInterpretation == "MONOCHROME1":  # the lowest value is white
         grey = 255 - grey
     return Image.fromarray(grey)
