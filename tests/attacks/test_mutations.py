@@ -228,6 +228,17 @@ def peak() -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
 
 
+def test_the_most_memory_that_was_taken_is_seen():
+    size = 64 << 20
+    with bounded() as most:
+        before = most()
+        taken = bytearray(b"x") * size
+        del taken
+        assert most() >= before + size // 2
+    with bounded() as most:
+        assert most() < before + size // 2, "of each try by itself"
+
+
 def call(command: list[Any], monkeypatch: pytest.MonkeyPatch) -> str:
     """What a command did wrong; mostly nothing."""
     monkeypatch.setattr(sys, "argv", ["flr", *map(str, command)])

@@ -19,6 +19,7 @@ HOLES = {
     "pillow": ("12.3", "CVE-2026-25990, -40192, -55379 and before: memory, bombs"),
     "pip": ("26.1.2", "CVE-2026-1703, -6357, -8643: a wheel writes outside its folder"),
     "pydantic": ("2.4", "CVE-2024-3772: endless matching"),
+    "pydicom": ("3.0.2", "CVE-2026-32711: a DICOMDIR names files outside its folder"),
     "pytest": ("9.0.3", "CVE-2025-71176: a folder in /tmp that others can make"),
     "scikit-learn": ("1.5", "CVE-2024-5206: texts are kept in a vectorizer"),
     "torch": ("2.10", "CVE-2025-32434, CVE-2026-24747: code in files of weights alone"),
