@@ -21,21 +21,27 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from benchmarks import RESULTS
 from benchmarks.studies.audit_arms import provenance
-from benchmarks.studies.audit_on_features_ways import evidence_of, measured, opinions
+from benchmarks.studies.audit_on_features_ways import (
+    evidence_of,
+    known_site,
+    measured,
+    opinions,
+)
 from benchmarks.studies.common import markdown_table
-from flr.audit.evidence import Evidence
+from flr.audit.features import of_rows
 from flr.config import parse
 from flr.core import arrays
 from flr.core.arrays import write_atomically
 from flr.data.dataset import Dataset
+from flr.data.features import Features
 from flr.report.audit_truth import Measured
 from flr.report.paired_runs import estimate
 from flr.scenario.truth import Truth
-from flr.simulation.build import load_data, load_scenario
+from flr.simulation.build import load_data, load_raw_data, load_scenario, make_embedder
 
 CELLS, PAGE = RESULTS / "audit-on-features.jsonl", RESULTS / "audit-on-features.md"
 SITE = 1_500
@@ -102,34 +108,40 @@ def path_of(folder: Path, row: str, seed: int) -> Path:
 
 
 def form(folder: Path, row: str, seed: int) -> None:
-    """Everything that is slow, into one file."""
-    evidence, _ = site(row, seed)
+    """Everything that is slow, into one file, with given and true labels."""
+    features, given, true, classes = site(row, seed)
+    found = opinions(evidence_of(features, given, classes), seed)
+    found |= {"given": given, "true": true}
     folder.mkdir(parents=True, exist_ok=True)
-    arrays.save(path_of(folder, row, seed), opinions(evidence, seed), {"kind": "opinions"})
+    arrays.save(path_of(folder, row, seed), found, {"kind": "opinions", "classes": list(classes)})
 
 
 @cache
 def dataset(preset: str) -> Dataset:
-    """Features of the whole training set, from the cache."""
-    return load_data(parse({"preset": preset, "method": "fedavg"}))
+    """CIFAR-10 as features, from the cache that its federations share; others as published."""
+    config = parse({"preset": preset, "method": "fedavg"})
+    return load_data(config) if preset == "features-cifar10" else load_raw_data(config)
 
 
-@cache
-def site(row: str, seed: int) -> tuple[Evidence, torch.Tensor]:
-    """A noisy site and its true labels: the first, or the one whose rate is nearest to 0.3."""
+def site(row: str, seed: int) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
+    """Features, given and true labels of a noisy site: the first, or that with a rate near 0.3."""
     _, preset, noise = ROWS[row]
     data = dataset(preset)
     partition = {"kind": "iid", "clients": max(len(data.train.y) // SITE, 1)}
-    config = {"preset": preset, "method": "fedavg", "seed": seed}
-    config |= {"noise": noise, "partition": partition}
-    scenario = load_scenario(parse(config), data)
+    config = parse(
+        {"preset": preset, "method": "fedavg", "seed": seed}
+        | {"noise": noise, "partition": partition}
+    )
+    scenario = load_scenario(config, data)
     noisy = [k for k, rate in enumerate(scenario.nominal) if rate > 0]
     near = {k: abs(scenario.nominal[k] - SWAPPED) for k in noisy}
     chosen = min(noisy, key=lambda k: near[k]) if row in ("pair", "instance") else noisy[0]
-    rows = scenario.sites[chosen]
-    features = data.train.inputs[rows].float().flatten(1)
+    x = of_rows(data.train.x, scenario.sites[chosen])
+    if not isinstance(x, Features):  # of this site only: the whole set would take half an hour
+        assert config.data.backbone is not None  # noqa: S101  # as the presets have it
+        x = make_embedder(config, config.data.backbone)(x)
     true = Truth.of(scenario, data).true[chosen]
-    return evidence_of(features, scenario.given[chosen], data.classes), true
+    return x[:].float().flatten(1), scenario.given[chosen], true, data.classes
 
 
 def cells(folder: Path, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -137,9 +149,10 @@ def cells(folder: Path, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[d
     made = provenance()
     for row in rows:
         for seed in (seed for seed in seeds if path_of(folder, row, seed).exists()):
-            evidence, true = site(row, seed)
-            known = arrays.load(path_of(folder, row, seed))[0]
-            yield {"row": row, "seed": seed, "ways": measured(evidence, known, true), **made}
+            known, meta = arrays.load(path_of(folder, row, seed))
+            evidence = known_site(known, tuple(meta["classes"]))
+            ways = measured(evidence, known, known["true"])
+            yield {"row": row, "seed": seed, "ways": ways, **made}
 
 
 def page(lines: Sequence[Mapping[str, Any]]) -> str:
