@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -30,6 +30,7 @@ from benchmarks.studies.audit_on_features_ways import (
     known_site,
     measured,
     opinions,
+    site_opinions,
 )
 from benchmarks.studies.common import markdown_table
 from flr.audit.features import of_rows
@@ -90,15 +91,17 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="only measure, and write the page")
     parser.add_argument("--page", type=Path, default=PAGE)
     asked = parser.parse_args()
+    kept = CELLS if asked.page == PAGE else asked.page.with_suffix(".jsonl")
+    there = {(line["row"], line["seed"]) for line in read(kept)}
     for seed in [] if asked.write else asked.seeds:
         for row in asked.rows:
             if not path_of(asked.folder, row, seed).exists():
                 begun = time.monotonic()
-                form(asked.folder, row, seed)
+                form(asked.folder, row, seed, (row, seed) in there)
                 print(f"{row}, seed {seed}: {time.monotonic() - begun:.0f} s", flush=True)
-    lines = list(cells(asked.folder, asked.rows, asked.seeds))
+    lines = merged(kept, cells(asked.folder, asked.rows, asked.seeds))
     text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
-    write_atomically(CELLS if asked.page == PAGE else asked.page.with_suffix(".jsonl"), text)
+    write_atomically(kept, text)
     write_atomically(asked.page, page(lines))
 
 
@@ -107,10 +110,14 @@ def path_of(folder: Path, row: str, seed: int) -> Path:
     return folder / f"{row}-{seed}.safetensors"
 
 
-def form(folder: Path, row: str, seed: int) -> None:
-    """Everything that is slow, into one file, with given and true labels."""
+def form(folder: Path, row: str, seed: int, again: bool = False) -> None:
+    """Everything that is slow, into one file, with given and true labels.
+
+    With `again`, only what the audit itself forms: other ways keep the numbers that they have.
+    """
     features, given, true, classes = site(row, seed)
-    found = opinions(evidence_of(features, given, classes), seed)
+    evidence = evidence_of(features, given, classes)
+    found = site_opinions(evidence) if again else opinions(evidence, seed)
     found |= {"given": given, "true": true}
     folder.mkdir(parents=True, exist_ok=True)
     arrays.save(path_of(folder, row, seed), found, {"kind": "opinions", "classes": list(classes)})
@@ -155,24 +162,63 @@ def cells(folder: Path, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[d
             yield {"row": row, "seed": seed, "ways": ways, **made}
 
 
+def read(kept: Path) -> list[dict[str, Any]]:
+    """The lines that are there."""
+    text = kept.read_text(encoding="utf-8") if kept.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def merged(kept: Path, found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines that are there, with new numbers where opinions were formed anew; by row and seed.
+
+    A way that was not formed again keeps its numbers: those of cleanlab do not depend on us.
+    """
+    lines = {(one["row"], one["seed"]): one for one in read(kept)}
+    for one in found:
+        key = one["row"], one["seed"]
+        old = lines[key]["ways"] if key in lines else {}
+        lines[key] = {**one, "ways": {**old, **one["ways"]}}
+    order = list(ROWS)
+    return [lines[key] for key in sorted(lines, key=lambda key: (order.index(key[0]), key[1]))]
+
+
 def page(lines: Sequence[Mapping[str, Any]]) -> str:
     """Precision, rates and calibration, each beside the best of cleanlab's ways."""
     found = {row: [c["ways"] for c in lines if c["row"] == row] for row in ROWS}
     there = {row: ways for row, ways in found.items() if ways}
     ahead = {row: _ahead(ways) for row, ways in there.items()}
     won = sum(value > 0 for value in ahead.values())
-    made = lines[0] if lines else {}
+    made = {key: ", ".join(sorted({line[key] for line in lines})) for key in _MADE}
     head = _HEAD.format(won=won, rows=len(there), mean=100 * fmean(ahead.values()), **made)
     precision = [_precision_row(row, ways, ahead[row]) for row, ways in there.items()]
     rates = [_rate_row(row, ways) for row, ways in there.items()]
     return "\n".join(
         (
             head,
+            missing(lines),
             markdown_table(_PRECISION, precision),
             "## Rates and calibration\n",
             markdown_table(_RATES, rates),
         )
     )
+
+
+def missing(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Which seeds of which rows are not there, and that scorers differ, where they do."""
+    there = {row: {line["seed"] for line in lines if line["row"] == row} for row in ROWS}
+    gaps = [
+        f"{ROWS[row][0]} ({', '.join(str(seed) for seed in SEEDS if seed not in seeds)})"
+        for row, seeds in there.items()
+        if not seeds >= set(SEEDS)
+    ]
+    words = f"**Seeds that are missing: {'; '.join(gaps)}.**\n" if gaps else ""
+    scorers: dict[str, list[str]] = {}
+    for line in lines:
+        scorers.setdefault(line["scorer"], []).append(f"{line['row']}-{line['seed']}")
+    if len(scorers) > 1:
+        told = "; ".join(f"{name}: {', '.join(which)}" for name, which in scorers.items())
+        words += f"\n**Cells by the version of the scorer: {told}.**\n"
+    return words
 
 
 def best(ways: Sequence[Mapping[str, Measured]]) -> str:
@@ -229,6 +275,7 @@ def _rate_row(row: str, ways: Sequence[Mapping[str, Measured]]) -> list[str]:
     ]
 
 
+_MADE = ("made", "revision", "scorer", "machine")
 _PRECISION = (
     "noise",
     "seeds",

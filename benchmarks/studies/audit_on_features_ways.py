@@ -45,12 +45,17 @@ def known_site(known: Table, classes: tuple[str, ...]) -> Evidence:
     return Evidence("site", names, classes, given, views, None, "features")
 
 
+def site_opinions(evidence: Evidence) -> Table:
+    """What the audit forms of features and labels."""
+    own = with_site_opinions(evidence)
+    return {name: own.views[name].float() for name in ("site", "neighbours")}
+
+
 def opinions(evidence: Evidence, seed: int) -> Table:
     """All that takes time: kept between runs of the study."""
     features, given = evidence.features, evidence.given
     assert features is not None  # noqa: S101  # made by evidence_of
-    own = with_site_opinions(evidence)
-    found = {name: own.views[name].float() for name in ("site", "neighbours")}
+    found = site_opinions(evidence)
     for strength in STRENGTHS:
         found[f"regression {strength}"] = out_of_fold(features, given, strength, seed)
     near = nearest(features, NEAREST)
@@ -101,14 +106,14 @@ def measured(evidence: Evidence, known: Table, true: Tensor) -> dict[str, Measur
     numbers = _judge(scores.wrong, scores.suggested, evidence, true, found.rate)
     numbers |= {"width": found.rate.high - found.rate.low, "sure": float(found.sure)}
     ways = {"audit": numbers}
-    for strength in STRENGTHS:
+    for strength in (s for s in STRENGTHS if f"regression {s}" in known):
         p = known[f"regression {strength}"]
         flagged = float(issues(evidence.given, p, "confident_learning").double().mean())
         for way, ranked in rankings(evidence.given, p).items():
             rate = Rate(flagged, flagged, flagged)
             judged = _judge(ranked.wrong, ranked.suggested, evidence, true, rate)
             ways[f"cleanlab, C = {strength:g}, {way}"] = judged | {"interval_covers": None}
-    for way in ("nearest", "loss", "margin"):
+    for way in (way for way in ("nearest", "loss", "margin") if way in known):
         order = known[way].argsort().argsort().double() / len(true)  # ranks: no probability
         judged = _judge(order, evidence.given, evidence, true, Rate(0, 0, 0))
         ways[way] = {"average_precision": judged["average_precision"], "auroc": judged["auroc"]}
