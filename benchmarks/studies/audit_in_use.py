@@ -46,6 +46,7 @@ STRENGTH = 0.01  # C of the regression whose accuracy out of fold is measured
 ROWS, CHANGED = 1_000_000, 20_000
 CONFIG: dict[str, Any] = {
     "preset": "cifar10",
+    "data": {"name": "cifar10"},
     "method": "fedavg",
     "noise": {"kind": "human", "labels": "worst"},
     "partition": {"kind": "iid", "clients": 50_000 // IMAGES},
