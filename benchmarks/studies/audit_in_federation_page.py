@@ -95,7 +95,7 @@ def over_sites(cell: Cell, key: str, way: str = "audit") -> float:
 
 def best(cells: Sequence[Cell], source: str) -> str:
     """The way to use a source with the highest mean precision, which only the truth tells."""
-    names = [way for way in cells[0]["ways"] if way.startswith(f"{source}: ")]
+    names: list[str] = [way for way in cells[0]["ways"] if way.startswith(f"{source}: ")]
     return max(names, key=lambda way: fmean(c["ways"][way]["average_precision"] for c in cells))
 
 
