@@ -15,64 +15,47 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from benchmarks import RESULTS
 from benchmarks.studies.audit_arms import provenance
-from benchmarks.studies.audit_on_features_ways import evidence_of, measured, opinions
-from benchmarks.studies.common import markdown_table
-from flr.audit.evidence import Evidence
+from benchmarks.studies.audit_on_features_page import SEEDS, page
+from benchmarks.studies.audit_on_features_ways import (
+    evidence_of,
+    known_site,
+    measured,
+    opinions,
+    site_opinions,
+)
+from flr.audit.features import of_rows
 from flr.config import parse
 from flr.core import arrays
 from flr.core.arrays import write_atomically
 from flr.data.dataset import Dataset
-from flr.report.audit_truth import Measured
-from flr.report.paired_runs import estimate
+from flr.data.features import Features
 from flr.scenario.truth import Truth
-from flr.simulation.build import load_data, load_scenario
+from flr.simulation.build import load_data, load_raw_data, load_scenario, make_embedder
 
 CELLS, PAGE = RESULTS / "audit-on-features.jsonl", RESULTS / "audit-on-features.md"
 SITE = 1_500
 SWAPPED = 0.3  # of pair and instance noise: the site whose drawn rate is nearest
-ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {  # name -> head, preset, noise
-    "worst": ("CIFAR-10N, worst", "features-cifar10", {"kind": "human", "labels": "worst"}),
-    "random1": ("CIFAR-10N, random1", "features-cifar10", {"kind": "human", "labels": "random1"}),
-    "aggregate": (
-        "CIFAR-10N, aggregate",
-        "features-cifar10",
-        {"kind": "human", "labels": "aggregate"},
-    ),
-    "c100-human": ("CIFAR-100N", "features-cifar100", {"kind": "human", "labels": "noisy"}),
-    "vader": ("VADER texts, one rater", "features-text", {"kind": "human"}),
-    "sym0800": (
-        "symmetric (0.8, 0.0)",
-        "features-cifar10",
-        {"kind": "symmetric", "clients": 0.8, "floor": 0.0},
-    ),
-    "sym1005": (
-        "symmetric (1.0, 0.5)",
-        "features-cifar10",
-        {"kind": "symmetric", "clients": 1.0, "floor": 0.5},
-    ),
-    "asym0604": (
-        "asymmetric (0.6, 0.4)",
-        "features-cifar10",
-        {"kind": "asymmetric", "clients": 0.6, "floor": 0.4},
-    ),
-    "pair": (f"pair, {SWAPPED:g}", "features-cifar10", {"kind": "pair", "clients": 1.0}),
-    "instance": (
-        f"instance, {SWAPPED:g}",
-        "features-cifar10",
-        {"kind": "instance", "clients": 1.0},
-    ),
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {  # name -> preset, noise
+    "worst": ("features-cifar10", {"kind": "human", "labels": "worst"}),
+    "random1": ("features-cifar10", {"kind": "human", "labels": "random1"}),
+    "aggregate": ("features-cifar10", {"kind": "human", "labels": "aggregate"}),
+    "c100-human": ("features-cifar100", {"kind": "human", "labels": "noisy"}),
+    "vader": ("features-text", {"kind": "human"}),
+    "sym0800": ("features-cifar10", {"kind": "symmetric", "clients": 0.8, "floor": 0.0}),
+    "sym1005": ("features-cifar10", {"kind": "symmetric", "clients": 1.0, "floor": 0.5}),
+    "asym0604": ("features-cifar10", {"kind": "asymmetric", "clients": 0.6, "floor": 0.4}),
+    "pair": ("features-cifar10", {"kind": "pair", "clients": 1.0}),
+    "instance": ("features-cifar10", {"kind": "instance", "clients": 1.0}),
 }
-SEEDS = (1, 2, 3, 4, 5)
 
 
 def main() -> None:
@@ -84,15 +67,17 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="only measure, and write the page")
     parser.add_argument("--page", type=Path, default=PAGE)
     asked = parser.parse_args()
+    kept = CELLS if asked.page == PAGE else asked.page.with_suffix(".jsonl")
+    there = {(line["row"], line["seed"]) for line in read(kept)}
     for seed in [] if asked.write else asked.seeds:
         for row in asked.rows:
             if not path_of(asked.folder, row, seed).exists():
                 begun = time.monotonic()
-                form(asked.folder, row, seed)
+                form(asked.folder, row, seed, (row, seed) in there)
                 print(f"{row}, seed {seed}: {time.monotonic() - begun:.0f} s", flush=True)
-    lines = list(cells(asked.folder, asked.rows, asked.seeds))
+    lines = merged(kept, cells(asked.folder, asked.rows, asked.seeds))
     text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
-    write_atomically(CELLS if asked.page == PAGE else asked.page.with_suffix(".jsonl"), text)
+    write_atomically(kept, text)
     write_atomically(asked.page, page(lines))
 
 
@@ -101,35 +86,45 @@ def path_of(folder: Path, row: str, seed: int) -> Path:
     return folder / f"{row}-{seed}.safetensors"
 
 
-def form(folder: Path, row: str, seed: int) -> None:
-    """Everything that is slow, into one file."""
-    evidence, _ = site(row, seed)
+def form(folder: Path, row: str, seed: int, again: bool = False) -> None:
+    """Everything that is slow, into one file, with given and true labels.
+
+    With `again`, only what the audit itself forms: other ways keep the numbers that they have.
+    """
+    features, given, true, classes = site(row, seed)
+    evidence = evidence_of(features, given, classes)
+    found = site_opinions(evidence) if again else opinions(evidence, seed)
+    found |= {"given": given, "true": true}
     folder.mkdir(parents=True, exist_ok=True)
-    arrays.save(path_of(folder, row, seed), opinions(evidence, seed), {"kind": "opinions"})
+    arrays.save(path_of(folder, row, seed), found, {"kind": "opinions", "classes": list(classes)})
 
 
 @cache
 def dataset(preset: str) -> Dataset:
-    """Features of the whole training set, from the cache."""
-    return load_data(parse({"preset": preset, "method": "fedavg"}))
+    """CIFAR-10 as features, from the cache that its federations share; others as published."""
+    config = parse({"preset": preset, "method": "fedavg"})
+    return load_data(config) if preset == "features-cifar10" else load_raw_data(config)
 
 
-@cache
-def site(row: str, seed: int) -> tuple[Evidence, torch.Tensor]:
-    """A noisy site and its true labels: the first, or the one whose rate is nearest to 0.3."""
-    _, preset, noise = ROWS[row]
+def site(row: str, seed: int) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
+    """Features, given and true labels of a noisy site: the first, or that with a rate near 0.3."""
+    preset, noise = ROWS[row]
     data = dataset(preset)
     partition = {"kind": "iid", "clients": max(len(data.train.y) // SITE, 1)}
-    config = {"preset": preset, "method": "fedavg", "seed": seed}
-    config |= {"noise": noise, "partition": partition}
-    scenario = load_scenario(parse(config), data)
+    config = parse(
+        {"preset": preset, "method": "fedavg", "seed": seed}
+        | {"noise": noise, "partition": partition}
+    )
+    scenario = load_scenario(config, data)
     noisy = [k for k, rate in enumerate(scenario.nominal) if rate > 0]
     near = {k: abs(scenario.nominal[k] - SWAPPED) for k in noisy}
     chosen = min(noisy, key=lambda k: near[k]) if row in ("pair", "instance") else noisy[0]
-    rows = scenario.sites[chosen]
-    features = data.train.inputs[rows].float().flatten(1)
+    x = of_rows(data.train.x, scenario.sites[chosen])
+    if not isinstance(x, Features):  # of this site only: the whole set would take half an hour
+        assert config.data.backbone is not None  # noqa: S101  # as the presets have it
+        x = make_embedder(config, config.data.backbone)(x)
     true = Truth.of(scenario, data).true[chosen]
-    return evidence_of(features, scenario.given[chosen], data.classes), true
+    return x[:].float().flatten(1), scenario.given[chosen], true, data.classes
 
 
 def cells(folder: Path, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -137,128 +132,32 @@ def cells(folder: Path, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[d
     made = provenance()
     for row in rows:
         for seed in (seed for seed in seeds if path_of(folder, row, seed).exists()):
-            evidence, true = site(row, seed)
-            known = arrays.load(path_of(folder, row, seed))[0]
-            yield {"row": row, "seed": seed, "ways": measured(evidence, known, true), **made}
+            known, meta = arrays.load(path_of(folder, row, seed))
+            evidence = known_site(known, tuple(meta["classes"]))
+            ways = measured(evidence, known, known["true"])
+            yield {"row": row, "seed": seed, "ways": ways, **made}
 
 
-def page(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Precision, rates and calibration, each beside the best of cleanlab's ways."""
-    found = {row: [c["ways"] for c in lines if c["row"] == row] for row in ROWS}
-    there = {row: ways for row, ways in found.items() if ways}
-    ahead = {row: _ahead(ways) for row, ways in there.items()}
-    won = sum(value > 0 for value in ahead.values())
-    made = lines[0] if lines else {}
-    head = _HEAD.format(won=won, rows=len(there), mean=100 * fmean(ahead.values()), **made)
-    precision = [_precision_row(row, ways, ahead[row]) for row, ways in there.items()]
-    rates = [_rate_row(row, ways) for row, ways in there.items()]
-    return "\n".join(
-        (
-            head,
-            markdown_table(_PRECISION, precision),
-            "## Rates and calibration\n",
-            markdown_table(_RATES, rates),
-        )
-    )
+def read(kept: Path) -> list[dict[str, Any]]:
+    """The lines that are there."""
+    text = kept.read_text(encoding="utf-8") if kept.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
 
 
-def best(ways: Sequence[Mapping[str, Measured]]) -> str:
-    """The way of cleanlab with the highest mean precision in a row, which only the truth tells."""
-    names = [name for name in ways[0] if name.startswith("cleanlab")]
-    return max(names, key=lambda name: fmean(_values(ways, name, "average_precision")))
+def merged(kept: Path, found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines that are there, with new numbers where opinions were formed anew; by row and seed.
 
-
-def _ahead(ways: Sequence[Mapping[str, Measured]]) -> float:
-    ours, theirs = (_values(ways, name, "average_precision") for name in ("audit", best(ways)))
-    return fmean(a - b for a, b in zip(ours, theirs, strict=True))
-
-
-def _values(ways: Sequence[Mapping[str, Measured]], way: str, key: str) -> list[float]:
-    return [value for one in ways if (value := one[way][key]) is not None]
-
-
-def _text(values: Sequence[float], signed: bool = False) -> str:
-    found = estimate(values)
-    if found.mean is None:
-        return "–"
-    half = "" if found.half is None else f" ± {100 * found.half:.1f}"
-    return f"{100 * found.mean:{'+' if signed else ''}.1f}{half}"
-
-
-def _precision_row(row: str, ways: Sequence[Mapping[str, Measured]], ahead: float) -> list[str]:
-    theirs = best(ways)
-    wrong = [_text(_values(ways, "audit", "rate"))]
-    named = ("audit", theirs, "nearest", "loss", "margin")
-    numbers = [_text(_values(ways, way, "average_precision")) for way in named]
-    verdict = f"{'won' if ahead > 0 else 'lost'}, {100 * ahead:+.1f}"
-    return [ROWS[row][0], str(len(ways)), *wrong, *numbers, verdict, theirs.partition(", ")[2]]
-
-
-def _rate_row(row: str, ways: Sequence[Mapping[str, Measured]]) -> list[str]:
-    errors = _values(ways, "audit", "rate_error")
-    near = fmean(abs(error) <= 0.03 for error in errors)
-    calibrated = [
-        min(
-            _values([one], name, "calibration_error")[0] for name in one if name.startswith("clean")
-        )
-        for one in ways
-    ]
-    return [
-        ROWS[row][0],
-        _text(errors, signed=True),
-        f"{100 * near:.0f}",
-        _text(_values(ways, best(ways), "rate_error"), signed=True),
-        f"{100 * fmean(_values(ways, 'audit', 'interval_covers')):.0f}",
-        _text(_values(ways, "audit", "width")),
-        f"{100 * fmean(_values(ways, 'audit', 'sure')):.0f}",
-        _text(_values(ways, "audit", "calibration_error")),
-        _text(calibrated),
-    ]
-
-
-_PRECISION = (
-    "noise",
-    "seeds",
-    "wrong labels",
-    "audit",
-    "cleanlab, its best way",
-    "20 nearest disagree",
-    "small loss",
-    "AUM",
-    "audit minus cleanlab",
-    "that way",
-)
-_RATES = (
-    "noise",
-    "error of the rate",
-    "within 3 points",
-    "cleanlab's error",
-    "interval covers",
-    "its width",
-    "sure",
-    "calibration error",
-    "cleanlab's lowest",
-)
-_HEAD = """\
-# The audit on features, one site alone
-
-A site of about 1,500 samples with its labels and features of a frozen network (images:
-EfficientNet-Lite0 at 128 pixels; texts: MiniLM), no model and no federation. The scorer's
-constants were chosen on digits, synthetic sites and CIFAR-100; one sample each of CIFAR-10N worst
-and aggregate had been looked at before the mean of rho was set (docs/explanation/label-audit.md).
-cleanlab has out-of-sample logistic regression on the same features, strong and weak, in six ways
-each; a row shows the best of the twelve, chosen by the truth, and of the calibration errors the
-lowest in each cell. Percent, mean ± half-width of the 95 % t-interval over seeds. Rates of pair and
-instance noise are near 30 %, those of the other drawn noises as their scenario draws them.
-
-Average precision: **{won} of {rows} rows won**, {mean:+.1f} points in the mean.
-
-```sh
-python -m benchmarks.studies.audit_on_features runs/audit-features
-```
-
-Made on {made} at {revision}, scorer {scorer}, on {machine}.
-"""
+    A way that was not formed again keeps its numbers: those of cleanlab do not depend on us.
+    """
+    lines = {(one["row"], one["seed"]): one for one in read(kept)}
+    for one in found:
+        key = one["row"], one["seed"]
+        old = lines[key]["ways"] if key in lines else {}
+        if old and old["audit"]["wrong"] != one["ways"]["audit"]["wrong"]:
+            raise SystemExit(f"Expected the site of {key} as before; its labels are others.")
+        lines[key] = {**one, "ways": {**old, **one["ways"]}}
+    order = list(ROWS)
+    return [lines[key] for key in sorted(lines, key=lambda key: (order.index(key[0]), key[1]))]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ truth can tell. The audit has one way.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -39,12 +38,24 @@ def evidence_of(features: Tensor, given: Tensor, classes: tuple[str, ...]) -> Ev
     return Evidence("site", names, classes, given, {}, None, "features", features=features)
 
 
+def known_site(known: Table, classes: tuple[str, ...]) -> Evidence:
+    """The same with what was formed before, in place of features."""
+    views, given = {name: known[name] for name in ("site", "neighbours")}, known["given"]
+    names = [str(row) for row in range(len(given))]
+    return Evidence("site", names, classes, given, views, None, "features")
+
+
+def site_opinions(evidence: Evidence) -> Table:
+    """What the audit forms of features and labels."""
+    own = with_site_opinions(evidence)
+    return {name: own.views[name].float() for name in ("site", "neighbours")}
+
+
 def opinions(evidence: Evidence, seed: int) -> Table:
     """All that takes time: kept between runs of the study."""
     features, given = evidence.features, evidence.given
     assert features is not None  # noqa: S101  # made by evidence_of
-    own = with_site_opinions(evidence)
-    found = {name: own.views[name].float() for name in ("site", "neighbours")}
+    found = site_opinions(evidence)
     for strength in STRENGTHS:
         found[f"regression {strength}"] = out_of_fold(features, given, strength, seed)
     near = nearest(features, NEAREST)
@@ -90,23 +101,21 @@ def dynamics(features: Tensor, given: Tensor, classes: int, seed: int) -> tuple[
 
 def measured(evidence: Evidence, known: Table, true: Tensor) -> dict[str, Measured]:
     """Each way beside the truth; what has no probabilities has no calibration."""
-    views = {name: known[name] for name in ("site", "neighbours")}
-    own = replace(evidence, views=views)
-    scores = scores_of(own)
-    found = audit(own, scores=scores)
-    numbers = _judge(scores.wrong, scores.suggested, own, true, found.rate)
+    scores = scores_of(evidence)
+    found = audit(evidence, scores=scores)
+    numbers = _judge(scores.wrong, scores.suggested, evidence, true, found.rate)
     numbers |= {"width": found.rate.high - found.rate.low, "sure": float(found.sure)}
     ways = {"audit": numbers}
-    for strength in STRENGTHS:
+    for strength in (s for s in STRENGTHS if f"regression {s}" in known):
         p = known[f"regression {strength}"]
         flagged = float(issues(evidence.given, p, "confident_learning").double().mean())
         for way, ranked in rankings(evidence.given, p).items():
             rate = Rate(flagged, flagged, flagged)
-            judged = _judge(ranked.wrong, ranked.suggested, own, true, rate)
+            judged = _judge(ranked.wrong, ranked.suggested, evidence, true, rate)
             ways[f"cleanlab, C = {strength:g}, {way}"] = judged | {"interval_covers": None}
-    for way in ("nearest", "loss", "margin"):
+    for way in (way for way in ("nearest", "loss", "margin") if way in known):
         order = known[way].argsort().argsort().double() / len(true)  # ranks: no probability
-        judged = _judge(order, evidence.given, own, true, Rate(0, 0, 0))
+        judged = _judge(order, evidence.given, evidence, true, Rate(0, 0, 0))
         ways[way] = {"average_precision": judged["average_precision"], "auroc": judged["auroc"]}
     return ways
 

@@ -13,8 +13,9 @@ from flr.audit import audit
 from flr.audit.evidence import Evidence
 from flr.audit.heads import folds_of
 from flr.audit.neighbours import nearest, neighbour_opinion
-from flr.audit.out_of_sample import with_site_opinions
+from flr.audit.out_of_sample import at_anchors, with_site_opinions
 from flr.audit.scores import score
+from flr.report.audit_truth import average_precision
 
 
 def site(x: Tensor, given: Tensor, classes: int = 10) -> Evidence:
@@ -47,6 +48,21 @@ def test_labels_and_features_are_enough(pair: bool) -> None:
     assert rate == pytest.approx(float(errors.double().mean()), abs=0.04)
     assert told == sorted(told)
     assert told[-1] == 1.0
+
+
+def test_a_class_that_is_mostly_given_as_another_one_is_seen_by_its_anchors() -> None:
+    """Of the samples of class 1, three in five are called 0: nowhere is 1 the likeliest label."""
+    rng = torch.Generator().manual_seed(2)
+    true = torch.arange(4).repeat_interleave(100)
+    x = 3.0 * torch.eye(4, 6)[true] + torch.randn(400, 6, generator=rng)
+    given = torch.where((true == 1) & (torch.rand(400, generator=rng) < 0.6), 0, true)
+    likely = torch.eye(4)[true] * 0.85 + 0.05
+    likely[true == 1] = torch.tensor([0.55, 0.35, 0.05, 0.05])
+    confusions = at_anchors(likely / likely.sum(1, keepdim=True), given)
+    torch.testing.assert_close(confusions[1], torch.tensor([0.55, 0.35, 0.05, 0.05]).double())
+    assert confusions[0].argmax() == 0
+    wrong = score(with_site_opinions(site(x, given, 4))).wrong
+    assert average_precision(wrong, given != true) > 0.8
 
 
 def test_the_same_labels_give_the_same_opinions() -> None:

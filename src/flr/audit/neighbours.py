@@ -57,8 +57,8 @@ def _by_count(order: Tensor, believed: Tensor, given: Tensor) -> Fitted:
     classes = believed.shape[1]
     votes = torch.zeros(len(given), classes, dtype=torch.float64)
     votes.scatter_add_(1, given[order], torch.ones(order.shape, dtype=torch.float64))
-    shares = noise_model.log_shares(given, classes)
     # as if each class had been seen once more, with neighbours as the site has them
-    met = believed.T @ votes + order.shape[1] * shares.exp()
-    said = votes @ (met / met.sum(1, keepdim=True)).log().T / order.shape[1] + shares
+    met = believed.T @ votes + order.shape[1] * noise_model.log_shares(given, classes).exp()
+    shares = (believed.sum(0) + 1) / (len(given) + classes)  # not of labels: of what they should be
+    said = votes @ (met / met.sum(1, keepdim=True)).log().T / order.shape[1] + shares.log()
     return noise_model.fit(said.log_softmax(1)[None], given)

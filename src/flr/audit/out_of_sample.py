@@ -90,13 +90,49 @@ def _best_precision(
 def _through_confusions(
     x: Tensor, given: Tensor, classes: int, fold: Tensor, precision: float
 ) -> tuple[float, Tensor]:
-    """Heads of true classes: confusions and heads learn from one another, some rounds."""
-    heads, best = OutOfFold(x, given, classes, fold), (-torch.inf, torch.empty(0))
-    transition = None
-    for _ in range(1 + ROUNDS):
+    """Heads of true classes, from two starts; those by which held-out labels are likelier.
+
+    One start takes the labels as they are given, the other the confusions that anchors show.
+    """
+    heads = OutOfFold(x, given, classes, fold)
+    said = heads.log_probabilities(precision, None).clamp(min=math.log(_LEAST))
+    plain = noise_model.fit(said[None], given)
+    starts = (
+        _alternated(heads, precision, plain.transition, (plain.fits, said)),
+        _alternated(heads, precision, at_anchors(said.exp(), given), (-torch.inf, said)),
+    )
+    return max(starts, key=lambda found: found[0])
+
+
+def _alternated(
+    heads: OutOfFold, precision: float, transition: Tensor, best: tuple[float, Tensor]
+) -> tuple[float, Tensor]:
+    """Confusions and heads learn from one another, as long as labels become likelier."""
+    for _ in range(ROUNDS):
         said = heads.log_probabilities(precision, transition).clamp(min=math.log(_LEAST))
-        found = noise_model.fit(said[None], given)
+        found = noise_model.fit(said[None], heads.given)
         if found.fits <= best[0]:
             break
         best, transition = (found.fits, said), found.transition
     return best
+
+
+def at_anchors(p: Tensor, given: Tensor) -> Tensor:
+    """How the samples that look most like each class are labelled, true x given.
+
+    Samples of a class that is mostly given as another one are nowhere most probably called by its
+    name; where that is most probable, they still are (Patrini et al., CVPR 2017).
+
+    Args:
+        p: Probabilities of given labels, each formed without the sample's own; n x classes.
+        given: The labels; half as many samples of a class are its anchors as have its label.
+
+    Example:
+        >>> at_anchors(heads.log_probabilities(1.0, None).exp(), given)
+    """
+    counts = given.bincount(minlength=p.shape[1]).tolist()
+    tops = [
+        column.topk(max(1, count // 2)).indices for column, count in zip(p.T, counts, strict=True)
+    ]
+    found = torch.stack([p[top].double().mean(0) for top in tops])
+    return found / found.sum(1, keepdim=True)
