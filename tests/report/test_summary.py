@@ -15,9 +15,11 @@ def test_every_key(metrics, facts) -> None:
     found = summarize(metrics, **facts())
     assert set(found) == {
         "method", "seed", "rounds", "scenario", "accuracy", "memorization", "noise", "attack",
-        "seconds", "bytes", "dropped", "refused",
+        "seconds", "bytes", "dropped", "refused", "metrics", "selection", "remarks",
     }  # fmt: skip
-    assert set(found["accuracy"]) == {"best", "best_round", "last", "last10", "per_class"}
+    assert set(found["accuracy"]) == {
+        "best", "best_round", "last", "last10", "per_class", "commonest",
+    }  # fmt: skip
     assert set(found["memorization"]) == {"server", "client", "client_noisy", "last10"}
     assert set(found["memorization"]["server"]) == set(KEYS)
     assert set(found["memorization"]["last10"]) == {"server", "client", "client_noisy"}

@@ -62,7 +62,8 @@ class Selection:
             server.state[_ROUND] = torch.tensor(server.round)
             server.state[_BEST] = torch.tensor([right, samples])
             if self.keeps:
-                server.state |= {_KEPT + name: value for name, value in task.arrays.items()}
+                # copies: a checkpoint has what is broadcast next to it, and no tensor twice
+                server.state |= {_KEPT + name: v.clone() for name, v in task.arrays.items()}
         down, up = (sum(o.bytes_down for o in outcomes), sum(o.bytes_up for o in outcomes))
         return RoundScore(right, samples, best, down, up)
 
