@@ -24,6 +24,7 @@ from flr.report.memorization import mean
 from flr.report.metrics import calibration_error
 from flr.scenario import scenario as scenarios
 from flr.scenario.truth import Truth
+from flr.scenario.validation import held_out
 
 NAME = "truth.json"
 BINS = 10
@@ -93,7 +94,9 @@ def report(
         dataset = read(config.data)
     if not dataset.verified:
         return None
-    truth = Truth.of(scenarios.load(folder / "scenario.safetensors"), dataset)
+    scenario = scenarios.load(folder / "scenario.safetensors")
+    mask = held_out(scenario.sizes.tolist(), config.eval.validation, scenario.seed)
+    truth = Truth.of(scenario, dataset).where(~mask)
     judged = judge(truth, scores, rates)
     if not any(site.errors.any() for site in judged.values()):  # nobody made any wrong, or said so
         return None

@@ -102,7 +102,10 @@ def verdict(summary: dict[str, Any]) -> str:
 def _reached(summary: dict[str, Any]) -> str:
     """How good the model is that a run ends with, and how that was chosen."""
     rounds, accuracy = summary["rounds"], summary["accuracy"]["last"]
-    start, chosen = f"After {rounds} round{'' if rounds == 1 else 's'} ", summary.get("selection")
+    chosen = summary.get("selection")
+    planned = (chosen and chosen["planned"]) or rounds
+    of = f" of {planned}" if planned > rounds else ""
+    start = f"After {rounds}{of} round{'' if planned == 1 else 's'} "
     if chosen is not None and chosen["kept"] == "validation":
         start += f"the model of round {chosen['round']}, chosen by labels that no site trains on, "
         if chosen["accuracy"] is None:

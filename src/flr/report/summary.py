@@ -66,12 +66,14 @@ def summarize(
     selects: bool = False,
     commonest: float | None = None,
     largest: float | None = None,
+    planned: int | None = None,
 ) -> dict[str, Any]:
     """The content of `summary.json`; made from the lines, so a resumed run gives the same.
 
     `scenario` is its hash, `attack` its kind, settings and attackers; `selects` says whether the
     model is that of the best round by held-out labels. `commonest` is the share of the test set's
-    commonest class, `largest` the model's largest weight.
+    commonest class, `largest` the model's largest weight. `rounds` are those that were trained,
+    of so many `planned`.
     """
     accuracy = {**_accuracy(metrics), "commonest": commonest}
     measured = [line["metrics"] for line in metrics if "metrics" in line]
@@ -83,7 +85,7 @@ def summarize(
         "scenario": scenario,
         "accuracy": accuracy,
         "metrics": _listed(last_and_last10(measured, late)),
-        "selection": _selection(metrics, accuracy, selects),
+        "selection": _selection(metrics, accuracy, selects, planned),
         "remarks": remarks(accuracy, largest),
         "memorization": _memorization(metrics),
         "noise": _noise(noise),
@@ -167,7 +169,7 @@ def _accuracy(metrics: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _selection(
-    metrics: Sequence[dict[str, Any]], accuracy: dict[str, Any], selects: bool
+    metrics: Sequence[dict[str, Any]], accuracy: dict[str, Any], selects: bool, planned: int | None
 ) -> dict[str, Any] | None:
     """The best round by held-out labels, and what it costs against the best by the test set."""
     scored = [line for line in metrics if "validation" in line]
@@ -178,6 +180,7 @@ def _selection(
     known = reached is not None
     return {
         "kept": "validation" if selects else "last",
+        "planned": planned,
         "round": best["round"],
         "score": best["validation"]["accuracy"],
         "samples": best["validation"]["samples"],

@@ -166,6 +166,7 @@ def write_results(
         scenario=about.scenario,
         noise=about.noise,
         attack=about.attack,
+        planned=config.rounds,
         selects=config.eval.select == "validation",
         commonest=about.commonest,
         largest=largest(model, server.buffers),
