@@ -153,11 +153,8 @@ def _row(group: int, method: str, runs: list[RunRecord], pairs: list[float | Non
         difference=None if pairs is None else estimate(pairs),
         measures=_measures([run.summary for run in runs]),
         **{
-            f"{side}{name}": estimate(found[side]["noisy_memorized"] for found in looks)
-            for name, looks in (
-                ("", memorization),
-                ("_last10", [m["last10"] for m in memorization]),
-            )
+            f"{side}{name}": estimate(found[side]["noisy_memorized"] for found in each)
+            for name, each in looks.items()
             for side in ("server", "client")
         },
     )
