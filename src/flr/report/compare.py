@@ -97,15 +97,13 @@ def to_csv(found: ComparisonTable) -> str:
 
 def demo_table(summaries: Mapping[str, dict[str, Any]]) -> RichTable:
     """One run of each method, for someone who sees such numbers for the first time."""
-    sides = ("memorized\nat server", "memorized\nat clients")
-    heads = ["method", *list(_NARROW.values())[:3]]
-    heads += [head for side in sides for head in (side, f"{side},\nlast 10".split("\n", 1)[1])]
+    accuracies = ("accuracy\nbest", "accuracy\nlast", "accuracy\nlast 10")
+    heads = ("method", *accuracies, "memorized\nat server", "memorized\nat clients")
     rows = []
     for found in summaries.values():
         numbers = [found["accuracy"][key] for key in ("best", "last", "last10")]
-        whole = found["memorization"]
-        for side in ("server", "client"):
-            numbers += [looks[side]["noisy_memorized"] for looks in (whole, whole["last10"])]
+        sides = (found["memorization"][side] for side in ("server", "client"))
+        numbers += [side["noisy_memorized"] for side in sides]
         rows.append([found["method"], *map(percent, numbers)])
     return tables.to_rich(Table(heads, rows))
 
