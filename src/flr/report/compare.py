@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from flr.core.errors import DataError
 from flr.report import table as tables
 from flr.report.formatting import markdown, percent
-from flr.report.paired_runs import ComparisonTable, Estimate, Row, read_run, tabulate
+from flr.report.paired_runs import CHOSEN, ComparisonTable, Estimate, Row, read_run, tabulate
 from flr.report.table import Table
 
 _COLUMNS = {  # by the name of an estimate
@@ -40,10 +40,8 @@ _CAPTION = (
 )
 _WHEN = "last round and mean of the last 10"
 _WHEN_NARROW = "mean of the last 10 rounds"
-_MEASURES = (
-    "Means of the last 10 rounds. Chosen: accuracy of the round that labels choose which no site "
-    "trains on."
-)
+_MEASURES = "{first}eans of the last 10 rounds."
+_CHOSEN = " Chosen: accuracy of the round that labels choose which no site trains on."
 _GROUPS = "Runs whose configs differ in more than seed and method are in separate groups (#): "
 
 
@@ -116,7 +114,12 @@ def _table(found: ComparisonTable, *, narrow: bool = False) -> Table:
 def _measure_table(found: ComparisonTable) -> Table:
     """Heads are broken, so that five of them fit a terminal."""
     columns = {name: name.replace("-", "-\n") for name in _measures(found)}
-    return _rows(found, columns, _MEASURES, narrow=True)
+    return _rows(found, columns, _about_measures(found, "M"), narrow=True)
+
+
+def _about_measures(found: ComparisonTable, first: str) -> str:
+    """Begins with a sentence or within one."""
+    return _MEASURES.format(first=first) + (_CHOSEN if CHOSEN in _measures(found) else "")
 
 
 def _rows(
@@ -158,7 +161,7 @@ def _number(value: Estimate | None, name: str, narrow: bool) -> str:
 def _caption(found: ComparisonTable, *, narrow: bool = False) -> str:
     caption = _CAPTION.format(when=_WHEN_NARROW if narrow else _WHEN)
     if not narrow and _measures(found):
-        caption = f"{caption} Further columns: {_MEASURES[0].lower()}{_MEASURES[1:]}"
+        caption = f"{caption} Further columns: {_about_measures(found, 'm')}"
     if len(found.groups) == 1:
         return caption
     each = "; ".join(f"{i} as in {name}" for i, name in enumerate(found.groups, start=1))
