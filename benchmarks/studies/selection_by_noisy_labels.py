@@ -134,9 +134,10 @@ def known() -> dict[str, dict[str, Any]]:
 
 
 def page(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """A table for each place and noise."""
+    """A table for each place and noise with a run."""
     parts = [_HEAD.format(runs=len(found), of=len(list(grid())))]
-    for place, noise in product(PLACES, NOISES):
+    there = {(cell.place, cell.noise) for cell in grid() if cell.name in found}
+    for place, noise in (both for both in product(PLACES, NOISES) if both in there):
         rows = [row(found, place, noise, method) for method in METHODS]
         parts.append(f"## {place}, {noise}\n\n{markdown_table(_COLUMNS, rows)}")
     return "\n".join(parts)
