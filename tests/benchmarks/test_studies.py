@@ -34,26 +34,19 @@ def test_every_run_of_the_selection_is_a_config_that_chooses():
     assert len(folders) == len(list(selection.grid()))
 
 
-def test_the_page_of_the_selection_is_of_its_lines(root):
-    assert (root / "results" / "selection.md").read_text() == selection.page(selection.known())
+def test_the_page_of_the_selection_is_of_its_lines():
+    assert selection.PAGE.read_text() == selection.page(selection.known())
 
 
 def test_the_page_of_the_selection_has_paired_differences():
     cells = [cell for cell in selection.grid(["digits"]) if cell.method == "flr"][:6:3]
-    runs = [(0.9, 0.95, 0.7), (0.5, 0.55, 0.3)]
+    assert cells[0].noise == cells[1].noise
+    keys = ("chosen", "best", "last", "last10")
     found = {
-        cell.name: {
-            "chosen": c,
-            "best": b,
-            "last": a,
-            "last10": a,
-            "chosen_round": 4,
-            "best_round": 8,
-        }
-        for cell, (c, b, a) in zip(cells, runs, strict=True)
+        cell.name: {**dict(zip(keys, values, strict=True)), "chosen_round": 4, "best_round": 8}
+        for cell, values in zip(cells, ((0.9, 0.95, 0.7, 0.7), (0.5, 0.55, 0.3, 0.3)), strict=True)
     }
     text = selection.page(found)
-    assert cells[0].noise == cells[1].noise
     assert "| -5.0 ± 0.0 | +20.0 ± 0.0 | +20.0 ± 0.0 | 4 / 8 |" in text
     assert "| `gce` | – |" in text
     assert "features" not in text.partition("## ")[2]
