@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import studies
 from benchmarks.studies import aggregators_under_attack, common, methods_on_digits
+from benchmarks.studies import selection_by_noisy_labels as selection
 from benchmarks.studies.flr_step import Trainer
 from flr.config import parse
 
@@ -24,6 +25,31 @@ def test_every_method_on_digits_is_a_config(method):
         parse(
             methods_on_digits.SETTING | {"noise": noise, "method": methods_on_digits.parts(method)}
         )
+
+
+def test_every_run_of_the_selection_is_a_config_that_chooses():
+    for cell in selection.grid():
+        assert parse(cell.config()).eval.select == "validation"
+    folders = {cell.folder(selection.RESULTS) for cell in selection.grid()}
+    assert len(folders) == len(list(selection.grid()))
+
+
+def test_the_page_of_the_selection_is_of_its_lines():
+    assert selection.PAGE.read_text() == selection.page(selection.known())
+
+
+def test_the_page_of_the_selection_has_paired_differences():
+    cells = [cell for cell in selection.grid(["digits"]) if cell.method == "flr"][:6:3]
+    assert cells[0].noise == cells[1].noise
+    keys = ("chosen", "best", "last", "last10")
+    found = {
+        cell.name: {**dict(zip(keys, values, strict=True)), "chosen_round": 4, "best_round": 8}
+        for cell, values in zip(cells, ((0.9, 0.95, 0.7, 0.7), (0.5, 0.55, 0.3, 0.3)), strict=True)
+    }
+    text = selection.page(found)
+    assert "| -5.0 ± 0.0 | +20.0 ± 0.0 | +20.0 ± 0.0 | 4 / 8 |" in text
+    assert "| `gce` | – |" in text
+    assert "features" not in text.partition("## ")[2]
 
 
 def test_the_parts_of_a_step_are_those_of_flr():

@@ -316,6 +316,14 @@ def test_a_run_goes_on_when_nobody_reads_what_it_prints(config, tmp_path):
     assert (tmp_path / "r" / "summary.json").is_file()
 
 
+def test_a_run_that_diverged_without_nan_says_so(cli, config, tmp_path):
+    result = cli("run", config, "--set", "train.lr=1e4", "--out", "far")
+    assert result.code == 0
+    assert "Training has diverged: the largest weight of the model is" in result.out
+    assert "Training has diverged" in (tmp_path / "far" / "report.html").read_text()
+    assert "diverged" not in cli("run", config, "--out", "near").out
+
+
 def test_the_version(cli):
     assert cli("--version").out == f"flr {flr.__version__}\n"
 

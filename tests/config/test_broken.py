@@ -123,6 +123,21 @@ BROKEN = {
         'rounds = 1\nscenario.path = "s.safetensors"\n[noise]\nkind = "none"\n',
         ["line 2: [scenario] path", "[noise] is given too. Remove one of them."],
     ),
+    "selection without labels": (
+        'rounds = 1\n[eval]\nselect = "validation"\npatience = 2\n',
+        [
+            'line 3: [eval] select = "validation" needs labels that no site trains on, and none',
+            "Add validation = 0.1 to [eval], or remove select.",
+        ],
+    ),
+    "patience without selection": (
+        'rounds = 1\n[eval]\nvalidation = 0.1\npatience = 2\nmetrics = ["f1"]\n',
+        [
+            "line 4: [eval] patience = 2 is counted in rounds without a better score, which select",
+            'line 5: [eval] metrics = ["f1"]',
+            '"macro-f1"',
+        ],
+    ),
     "device": (
         'rounds = 1\ntrain.device = "tpu"\n',
         ['line 2: [train] device = "tpu" is not on this machine. Use one of: auto, cpu'],

@@ -302,3 +302,19 @@ def test_the_resolved_toml_gives_an_equal_config(raw: dict[str, Any]) -> None:
     assert again == config
     assert again.to_toml() == text
     assert again.group_key() == config.group_key()
+
+
+def test_a_config_says_nothing_of_measures_that_nobody_asked_for() -> None:
+    plain = tomllib.loads(parse({"rounds": 3}).to_toml())
+    assert plain["eval"] == {"every": 1, "memorization_every": 1}, "older runs can be resumed"
+    asked = {"validation": 0.1, "select": "validation", "patience": 3, "metrics": ["auroc"]}
+    config = parse({"rounds": 3, "eval": asked})
+    assert parse(tomllib.loads(config.to_toml())) == config
+
+
+def test_metrics_do_not_part_runs_and_held_out_labels_do() -> None:
+    plain, measured, trained_on_less = (
+        parse({"rounds": 3, "eval": part}).group_key()
+        for part in ({}, {"metrics": ["auroc"]}, {"validation": 0.1})
+    )
+    assert plain == measured != trained_on_less

@@ -121,6 +121,8 @@ def test_the_readme_names_every_file_of_changes(app: Path) -> None:
         (["gone.toml"], "gone.toml"),
         (["drop=0.1"], "drop is not there"),
         (['set="drop=0.1"'], "drop is for simulated clients"),
+        (['set="eval.validation=0.1"'], "on Flower no site is asked to count its own"),
+        (["set=\"eval.metrics=['worst-site']\""], "true labels"),
         (['flower.classes="a, b"'], "flower.min-sites"),
         (["partition.clients=9999"], "9,999 sites"),
         (['method="frl"'], 'Did you mean "flr"?'),

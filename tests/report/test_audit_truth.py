@@ -20,6 +20,7 @@ from flr.data.dataset import Ragged
 from flr.data.sources.digits import Digits
 from flr.report import audit_truth
 from flr.report.audit_truth import Judged
+from flr.report.metrics import calibration_error
 from flr.scenario import scenario as scenarios
 from flr.scenario.truth import Truth
 
@@ -99,15 +100,15 @@ def test_calibration_by_bins():
     wrong = torch.tensor([0.05, 0.05, 0.95, 1.0], dtype=torch.float64)
     errors = torch.tensor([False, True, True, True])
     expected = (2 / 4) * abs(0.05 - 0.5) + (2 / 4) * abs(0.975 - 1.0)
-    assert audit_truth.calibration_error(wrong, errors) == pytest.approx(expected)
+    assert calibration_error(wrong, errors, audit_truth.BINS) == pytest.approx(expected)
 
 
 def test_probabilities_that_come_true_are_calibrated():
     rng = torch.Generator().manual_seed(0)
     wrong = torch.rand(50_000, generator=rng, dtype=torch.float64)
     errors = torch.rand(50_000, generator=rng, dtype=torch.float64) < wrong
-    assert audit_truth.calibration_error(wrong, errors) < 0.02
-    assert audit_truth.calibration_error(1 - wrong, errors) > 0.4
+    assert calibration_error(wrong, errors, audit_truth.BINS) < 0.02
+    assert calibration_error(1 - wrong, errors, audit_truth.BINS) > 0.4
 
 
 def test_without_a_wrong_label_there_is_nothing_to_rank():

@@ -20,7 +20,8 @@ def run(
 ) -> RunRecord:
     accuracy = {"best": 0.9, "last": 0.8, "last10": last10}
     shares = dict.fromkeys(KEYS, 0.25)
-    memorization = {"server": shares, "client": shares}
+    late = {side: dict.fromkeys(KEYS, 0.35) for side in ("server", "client")}
+    memorization = {"server": shares, "client": shares, "last10": late}
     found = {"method": method, "accuracy": accuracy, "memorization": memorization}
     folder = Path(f"runs/{method}-{scenario}-{seed}")
     return RunRecord(
@@ -143,12 +144,12 @@ def test_latex_is_escaped(table) -> None:
     assert r"fed\_avg 100\% & 3 & $90.0 \pm 0.0$" in text
     assert r"flr+mixup \& a much" in text
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert {line.replace(r"\&", "").count("&") for line in body} == {7}
+    assert {line.replace(r"\&", "").count("&") for line in body} == {9}
 
 
 def test_markdown_has_even_rows(table) -> None:
     rows = [line for line in to_markdown(table).splitlines() if line.startswith("|")]
-    assert {row.count("|") for row in rows} == {9}
+    assert {row.count("|") for row in rows} == {11}
     assert "+10.0 ± 0.0" in rows[-1]
 
 
@@ -158,6 +159,41 @@ def test_csv_is_exact(table) -> None:
     assert float(rows[0]["last10"]) == table.rows[0].last10.mean
     assert float(rows[1]["difference_half"]) == table.rows[1].difference.half
     assert rows[0]["difference"] == ""
+
+
+def test_memorized_in_the_last_round_and_on_average(table) -> None:
+    row = next(csv.DictReader(io.StringIO(to_csv(table))))
+    assert (float(row["client"]), float(row["client_last10"])) == (0.25, pytest.approx(0.35))
+    assert "25.0 ± 0.0 | 35.0 ± 0.0" in to_markdown(table)
+    console = Console(width=80, file=io.StringIO())
+    console.print(to_rich(table))
+    shown = console.file.getvalue()
+    assert "35.0" in shown
+    assert "25.0" not in shown
+
+
+def test_metrics_and_the_chosen_model_have_columns() -> None:
+    runs = []
+    for seed, value in ((1, 0.4), (2, 0.6)):
+        found = run("a method with a long name", f"s{seed}", 0.5, seed=seed)
+        more = {
+            "metrics": {
+                "macro-f1": {"last": 0.9, "last10": value},
+                "worst-site": {"last": 0.9, "last10": None},
+                "site-accuracy": {"last": [0.1, 0.2], "last10": [0.1, 0.2]},
+            },
+            "selection": {"accuracy": value + 0.2},
+        }
+        runs.append(replace(found, summary=found.summary | more))
+    table = tabulate(runs)
+    assert list(table.rows[0].measures) == ["chosen", "macro-f1", "worst-site"]
+    row = next(csv.DictReader(io.StringIO(to_csv(table))))
+    assert float(row["macro-f1"]) == pytest.approx(0.5)
+    assert float(row["chosen"]) == pytest.approx(0.7)
+    assert row["worst-site"] == ""
+    assert width(to_rich(table)) <= 80
+    mixed = tabulate([*runs, *(run("plain", f"s{seed}", 0.5, seed=seed) for seed in (1, 2))])
+    assert to_markdown(mixed).splitlines()[3].endswith("| – | – | – |")
 
 
 def test_a_run_that_was_not_evaluated_has_dashes() -> None:

@@ -128,3 +128,23 @@ def test_numbers_in_words() -> None:
     assert [percent(None), percent(0.9541)] == ["–", "95.4 %"]
     assert [size(12), size(1500), size(2e9), size(5e15)] == ["12 bytes", "1.5 kB", "2.0 GB",
                                                             "5000.0 TB"]  # fmt: skip
+
+
+def test_the_choice_and_the_metrics_are_on_the_page(tmp_path: Path, metrics, facts) -> None:
+    for line in metrics:
+        right = 9 if line["round"] == 30 else 5
+        line["validation"] = {"accuracy": right / 10, "right": right, "samples": 10}
+        line["metrics"] = {"macro-f1": 0.625, "auroc": None, "site-accuracy": [0.5, 0.25, None]}
+    append(tmp_path / "metrics.jsonl", metrics)
+    found = summary.summarize(metrics, **facts(selects=True, planned=80, largest=1e9))
+    summary.save(tmp_path, found)
+    text = html.run_page(tmp_path, []).read_text()
+    Reader(text)
+    words = "After 60 of 80 rounds the model of round 30, chosen by labels that no site trains on"
+    assert words in " ".join(text.split())
+    assert "The model file holds this model." in text
+    assert "The run ended after round 60 of 80" in text
+    assert "62.5 %" in text
+    assert "Accuracy at each of 3 sites" in text
+    assert "Training has diverged" in text
+    assert f"<td>{100 * found['selection']['gain']:+.1f}</td>" in text

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from flr.core.arrays import Arrays
 from flr.core.errors import DataError
-from flr.core.observers import ClientOutcome, Observer, RoundEnd
+from flr.core.observers import ClientOutcome, Observer, RoundEnd, RoundScore
 from flr.data.dataset import Ragged, SiteTable
 from flr.report import jsonl
 from flr.report.recorder import per_class_accuracy, truncate
@@ -239,3 +239,44 @@ def test_a_spoilt_line_in_the_middle_is_named(tmp_path: Path) -> None:
 def test_nan_is_never_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         jsonl.append(tmp_path / "a.jsonl", [{"value": float("nan")}])
+
+
+def test_metrics_of_a_round_that_is_measured(tmp_path: Path) -> None:
+    names = ("balanced-accuracy", "auroc", "worst-site", "site-accuracy")
+
+    def logits(model: Arrays, view: str, rows: Tensor) -> Tensor:
+        return torch.eye(3)[Predictor()(model, view, rows)]
+
+    recorder = make(tmp_path, metrics=names, logits=logits)
+    recorder.round_end(end(1))
+    recorder.round_end(end(2))
+    recorder.round_end(end(5, shift=1))
+    first, second, fifth = jsonl.read(tmp_path / "metrics.jsonl")
+    assert first["accuracy"] == pytest.approx(2 / 3)
+    assert first["metrics"] == {
+        "balanced-accuracy": 0.75,
+        "auroc": None,  # class c is not in the test set
+        "worst-site": 1.0,
+        "site-accuracy": [1.0, 1.0, 1.0],
+    }
+    assert "metrics" not in second
+    assert fifth["metrics"]["site-accuracy"] == [0.0, 0.0, 0.0]
+
+
+def test_nothing_of_sites_where_the_true_labels_are_not_known(tmp_path: Path) -> None:
+    recorder = make(tmp_path, metrics=("macro-f1", "worst-site"), verified=False)
+    recorder.round_end(end(1))
+    assert set(jsonl.read(tmp_path / "metrics.jsonl")[0]["metrics"]) == {"macro-f1"}
+
+
+def test_the_best_round_by_held_out_labels_is_measured_whenever_it_comes(tmp_path: Path) -> None:
+    recorder = make(tmp_path, every=50)
+    for number, best in ((2, False), (3, True)):
+        event = end(number, outcome(0))
+        score = RoundScore(right=3, samples=4, best=best, bytes_down=100, bytes_up=200)
+        recorder.round_end(RoundEnd(number, 100, event.model, event.outcomes, 0.5, score))
+    second, third = jsonl.read(tmp_path / "metrics.jsonl")
+    assert second["validation"] == {"accuracy": 0.75, "right": 3, "samples": 4}
+    assert "accuracy" not in second
+    assert "accuracy" in third
+    assert (third["bytes_up"], third["bytes_down"]) == (220, 110)

@@ -15,9 +15,11 @@ def test_every_key(metrics, facts) -> None:
     found = summarize(metrics, **facts())
     assert set(found) == {
         "method", "seed", "rounds", "scenario", "accuracy", "memorization", "noise", "attack",
-        "seconds", "bytes", "dropped", "refused",
+        "seconds", "bytes", "dropped", "refused", "metrics", "selection", "remarks",
     }  # fmt: skip
-    assert set(found["accuracy"]) == {"best", "best_round", "last", "last10", "per_class"}
+    assert set(found["accuracy"]) == {
+        "best", "best_round", "last", "last10", "per_class", "commonest",
+    }  # fmt: skip
     assert set(found["memorization"]) == {"server", "client", "client_noisy", "last10"}
     assert set(found["memorization"]["server"]) == set(KEYS)
     assert set(found["memorization"]["last10"]) == {"server", "client", "client_noisy"}
@@ -70,3 +72,50 @@ def test_a_broken_summary_is_refused_in_words(tmp_path: Path, text: str) -> None
 def test_an_unfinished_run_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"finished run .* has no summary.json"):
         summary.load(tmp_path)
+
+
+def scored(metrics, values) -> list:
+    """The lines with what sites count of ten labels."""
+    for line, right in zip(metrics, values, strict=True):
+        line["validation"] = {"accuracy": right / 10, "right": right, "samples": 10}
+    return metrics
+
+
+def test_the_first_of_equally_good_rounds_is_chosen(make_run, facts) -> None:
+    metrics = scored(make_run(5), [1, 7, 6, 7, 2])
+    metrics[3]["validation"] = {"accuracy": 0.7, "right": 14, "samples": 20}
+    found = summarize(metrics, **facts(rounds=5, selects=True, planned=9))
+    accuracy, chosen = found["accuracy"], found["selection"]
+    assert (chosen["kept"], chosen["round"], chosen["score"]) == ("validation", 2, 0.7)
+    assert (chosen["samples"], chosen["planned"]) == (10, 9)
+    assert chosen["accuracy"] == metrics[1]["accuracy"]
+    assert chosen["cost"] == pytest.approx(accuracy["best"] - metrics[1]["accuracy"])
+    assert chosen["gain"] == pytest.approx(metrics[1]["accuracy"] - accuracy["last"])
+
+
+def test_a_choice_whose_accuracy_nobody_measured_costs_nobody_knows_what(make_run, facts) -> None:
+    metrics = scored(make_run(2), [7, 6])
+    del metrics[0]["accuracy"]
+    chosen = summarize(metrics, **facts(rounds=2))["selection"]
+    assert (chosen["kept"], chosen["accuracy"], chosen["cost"], chosen["gain"]) == (
+        "last", None, None, None,
+    )  # fmt: skip
+
+
+def test_a_run_that_learned_nothing_is_told_so(metrics, facts) -> None:
+    assert summarize(metrics, **facts(commonest=0.3, largest=2.0))["remarks"] == []
+    metrics[-1]["accuracy"] = 0.1
+    (one,) = summarize(metrics, **facts(commonest=0.1, largest=2.0))["remarks"]
+    assert one.startswith("Nothing was learned: the model of the last round is right on 10.0 %")
+    assert "round 59 had reached" in one
+    (two,) = summarize(metrics, **facts(commonest=0.05, largest=1e9))["remarks"]
+    assert "the largest weight of the model is 1e+09" in two
+    assert "Lower [train] lr" in one
+    assert "Lower [train] lr" in two
+
+
+def test_sites_are_listed_up_to_a_thousand(metrics, facts) -> None:
+    for sites, listed in ((1000, True), (1001, False)):
+        metrics[-1]["metrics"] = {"site-accuracy": [0.5] * sites}
+        found = summarize(metrics, **facts())["metrics"]["site-accuracy"]
+        assert (found["last"] is not None) == listed

@@ -30,7 +30,7 @@ from flr.engine import checkpoint
 from flr.models import model_file
 from flr.models.model_file import SavedModel
 from flr.scenario import scenario as scenarios
-from flr.simulation.build import load_data, load_raw_data, make_sites
+from flr.simulation.build import held_out_mask, load_data, load_raw_data, make_sites
 
 FILES = ("config.toml", "scenario.safetensors")
 
@@ -129,12 +129,13 @@ def open_run(folder: Path, data: Any = None, *, trust: bool = False) -> Simulati
     if own is not None:
         seen = dataset.test.inputs if raw is None else raw.test.x
         held_out = Part(dataset.test.inputs, seen, own[1], own[2]), dataset.test.y
+    trained = ~held_out_mask(config, scenario)  # a client keeps nothing of what it holds out
     names, files = (own[0], own[2]) if own else (list(map(str, range(len(dataset.train)))), None)
     return Simulation(
         folder=folder,
         classes=dataset.classes,
-        sites=scenario.sites,
-        given=scenario.given,
+        sites=scenario.sites.where(trained),
+        given=scenario.given.where(trained),
         train=Part(x, x if raw is None else raw.train.x, names, files),
         normalize=None if noisy_inputs else dataset.normalize,
         held_out=held_out,

@@ -146,6 +146,8 @@ def train(folder: Path, config: configs.Config, start: Callable[[RunProgress], A
         errors.print(text, soft_wrap=True)
         sys.exit(STOPPED)
     say(html.verdict(done.summary))
+    for remark in done.summary.get("remarks", ()):
+        console.print(remark, style="yellow", soft_wrap=True)
     say(f"Report: {done.folder / 'report.html'}")
 
 

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from flr.client.fit import fit
+from flr.client.validate import validate
 from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Client
 from flr.core.errors import RunError
-from flr.core.traits import by_name
+from flr.core.traits import VALIDATE, VALIDATION_SENDS, by_name
 from flr.models import networks
 
 FIT = "fit"  # the task that trains; its networks are in training mode
@@ -19,12 +20,14 @@ def run_task(c: Client, name: str) -> Arrays:
     """Does what the server asks, and checks what would be sent.
 
     Only weights of the received names and what the method declares in `sends` may leave, each in
-    its declared shape and type.
+    its declared shape and type; of held-out samples, what every run that validates declares.
     """
     fitting = name == FIT
     allowed = {k: _format(v) for k, v in c.inbox.items() if fitting and k.startswith(MODEL)}
-    sent = fit(c) if fitting else c.method.tasks()[name](c)
-    if declared := by_name(c.method.traits.sends, len(c.model)):
+    own = {FIT: fit, VALIDATE: validate}
+    sent = own[name](c) if name in own else c.method.tasks()[name](c)
+    sends = VALIDATION_SENDS if name == VALIDATE else c.method.traits.sends
+    if declared := by_name(sends, len(c.model)):
         words = shape_words(c)
         allowed |= {key: (d.size(words), d.dtype) for key, d in declared.items()}
     for key, value in sent.items():

@@ -24,10 +24,11 @@ from flr.core import seeds
 from flr.core.arrays import Arrays
 from flr.core.contract import MODEL, Batch, Client, Method, Reply, Server, Site
 from flr.core.errors import FlrError, RunError
+from flr.core.traits import VALIDATE
 from flr.data.dataset import Ragged, SiteTable
 from flr.data.on_disk import Numbers
 from flr.models import networks as models
-from flr.models.inference import predict
+from flr.models.inference import method_logits, predict
 from flr.models.networks import load_weights
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class PredictJob:
 
     view: str  # a name in `WorkerSpec.views`
     rows: Tensor
+    logits: bool = False  # instead of the classes that they make most probable
 
 
 Job = ClientTask | PredictJob
@@ -95,6 +97,7 @@ class WorkerSpec:
     batches: Callable[[Client], Iterator[Batch]]
     state: StateFiles
     views: Mapping[str, Numbers] = field(default_factory=dict)  # inputs by name, for PredictJob
+    held_out: Sites | None = None  # of the same sites, what they do not train on
 
     def blank_networks(self) -> nn.ModuleList:
         """Networks whose weights come with every task: reads no file."""
@@ -152,9 +155,11 @@ class ClientWorker:
                 entry.copy_(given[MODEL + name])
 
     def predict(self, job: PredictJob) -> Tensor:
-        """Class numbers, int16, by the model that was broadcast."""
+        """Class numbers, int16, or logits by the model that was broadcast."""
         self.load(self.broadcast)
         x = self.spec.views[job.view][job.rows]
+        if job.logits:
+            return method_logits(self.spec.method, self.model, x).cpu()
         return predict(self.spec.method, self.model, x).to(torch.int16)
 
     def run(self, client: Client, task: ClientTask) -> Arrays:
@@ -173,7 +178,8 @@ class ClientWorker:
 
     def client(self, task: ClientTask) -> Client:
         """The site as the method sees it during this task."""
-        spec = self.spec
+        spec, validating = self.spec, task.task == VALIDATE
+        sites = spec.held_out if validating and spec.held_out is not None else spec.sites
         order_rng, augmentation, own = (
             seeds.generator(spec.seed, purpose, task.client, task.step)
             for purpose in ("order", "augment", "method")
@@ -182,8 +188,8 @@ class ClientWorker:
             id=task.client,
             method=spec.method,
             model=self.model,
-            data=spec.sites[task.client].map(lambda held: held.to(self.device)),
-            state=spec.state.read(task.client, task.version),
+            data=sites[task.client].map(lambda held: held.to(self.device)),
+            state={} if validating else spec.state.read(task.client, task.version),
             inbox=self.broadcast | task.extra,
             step=task.step,
             round=task.round,

@@ -29,7 +29,25 @@ def conflicts(config: Config) -> Iterator[Conflict]:
         yield [("trackers",)], ConfigProblem(("trackers",), text)
     if config.train.trainable != "all" and not config.train.model.is_backbone:
         yield from _nothing_to_freeze(config)
+    yield from _of_selection(config)
     yield from _of_the_method(config)
+
+
+def _of_selection(config: Config) -> Iterator[Conflict]:
+    share: Place = ("eval", "validation")
+    if config.eval.select == "validation" and not config.eval.validation:
+        text = (
+            "needs labels that no site trains on, and none are held out. Add validation = 0.1 to "
+            "[eval], or remove select."
+        )
+        yield [("eval", "select"), share], ConfigProblem(("eval", "select"), text)
+    if config.eval.patience is not None and config.eval.select != "validation":
+        text = (
+            'is counted in rounds without a better score, which select = "validation" keeps. Add '
+            "that and validation = 0.1 to [eval], or remove patience."
+        )
+        at: Place = ("eval", "patience")
+        yield [at, ("eval", "select"), share], ConfigProblem(at, text)
 
 
 def _nothing_to_freeze(config: Config) -> Iterator[Conflict]:

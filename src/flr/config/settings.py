@@ -20,6 +20,7 @@ from pydantic import (
 from flr.config import devices
 from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
 from flr.config.errors import ConfigProblem, ProblemsError
+from flr.config.evaluation import Eval
 from flr.core.arrays import canonical_json
 from flr.core.bits import Bits
 from flr.core.combine import stack
@@ -161,15 +162,6 @@ class Train(BaseModel):
         return max(int(self.participation * clients + 1e-9), 1)
 
 
-class Eval(BaseModel):
-    """`[eval]`: rounds between two looks at the model; 0 never looks."""
-
-    model_config = STRICT
-
-    every: Annotated[int, Field(ge=0)] = 1
-    memorization_every: Annotated[int, Field(ge=0)] = 1
-
-
 def _read_methods(raw: object) -> tuple[ConfigEntry, ...]:
     """A name, a table or a list of those."""
     if not isinstance(raw, list | tuple):
@@ -259,6 +251,7 @@ class Config(BaseModel):
         free |= {"scenario", "partition", "noise"}
         tree = {k: v for k, v in self._tree().items() if k not in free}
         tree["data"].pop("path", None)  # the scenario's hash holds the content
+        tree["eval"].pop("metrics", None)  # they measure a result and do not shape it
         for table in (tree["data"], tree["train"].get("model")):
             backbone = table.get("backbone") if isinstance(table, dict) else None
             if isinstance(backbone, dict) and "weights" in backbone:  # wherever the file lies
@@ -282,7 +275,7 @@ class Config(BaseModel):
                 "noise": self.noise.table("kind") if drawn else None,
                 "attack": self.attack.table("kind"),
                 "train": self.train.table(),
-                "eval": dict(self.eval),
+                "eval": self.eval.table(),
             }
         )
         return tree

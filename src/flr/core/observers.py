@@ -25,6 +25,17 @@ class ClientOutcome:
 
 
 @dataclass(frozen=True)
+class RoundScore:
+    """How many noisy labels that no site trains on the model of a round repeats, over all sites."""
+
+    right: int
+    samples: int
+    best: bool  # no earlier round has as many
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+
+@dataclass(frozen=True)
 class RoundEnd:
     """A finished round, as observers see it."""
 
@@ -33,6 +44,7 @@ class RoundEnd:
     model: Arrays
     outcomes: tuple[ClientOutcome, ...]
     seconds: float
+    score: RoundScore | None = None  # where sites hold labels out
 
 
 class Observer(Protocol):

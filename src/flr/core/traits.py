@@ -43,6 +43,20 @@ def by_name(declared: Iterable[Declared], networks: int) -> dict[str, Declared]:
     return {d.name.format(net=net): d for d in declared for net in range(networks)}
 
 
+VALIDATE = "validate"  # a task of every method; nothing is trained in it
+COUNTS = "validation.counts"
+VALIDATION_SENDS = (
+    Declared(
+        COUNTS,
+        (2,),
+        "how many labels of its held-out samples the model repeats, and how many these are",
+        torch.int64,
+        when="where [eval] validation holds samples out",
+        least=0,
+    ),
+)
+
+
 @dataclass(frozen=True)
 class Traits:
     """What a method is, besides its hooks: what the engine, `describe` and a site want to know.

@@ -189,6 +189,10 @@ class Ragged(Sequence[Tensor]):
         number = range(len(self))[site]  # refuses what is out of range, so that iteration ends
         return self.flat[int(self.offset[number]) : int(self.offset[number + 1])]
 
+    def where(self, mask: Tensor) -> Ragged:
+        """Of each site, the entries that a mask, aligned with `flat`, picks."""
+        return Ragged(self.flat[mask], self.sums(mask.long()))
+
     def sums(self, values: Tensor) -> Tensor:
         """Of each site, the sum of values that are aligned with `flat`."""
         before = torch.cat([torch.zeros(1, dtype=torch.int64), values.cumsum(0)])
@@ -219,6 +223,10 @@ class SiteTable:
 
     def __getitem__(self, site: int) -> Site:
         return make_site(f"site-{site}", self.x, self.samples[site], self.given[site], self.classes)
+
+    def where(self, mask: Tensor) -> SiteTable:
+        """Of each site, the samples that a mask, aligned with all of them, picks."""
+        return replace(self, samples=self.samples.where(mask), given=self.given.where(mask))
 
     def size(self, site: int) -> int:
         """How many samples a site holds, without looking at them."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from flr.client.worker import ClientResult
-from flr.core.arrays import sync_to_disk
+from flr.core.arrays import Arrays, sync_to_disk
 from flr.core.contract import Method, Server, Task
 from flr.core.errors import DataError, FlrError, RunError
 from flr.core.interrupts import ctrl_c_waits, stops_like_ctrl_c
-from flr.core.observers import ClientOutcome, Observer, RoundEnd
+from flr.core.observers import ClientOutcome, Observer, RoundEnd, RoundScore
 from flr.core.traits import by_name
 from flr.engine import checkpoint
 from flr.engine.checkpoint import Checkpoint
@@ -25,6 +25,7 @@ from flr.engine.refuse_replies import (
     screen,
     without_the_cause,
 )
+from flr.engine.selection import Selection
 
 log = logging.getLogger("flr")
 
@@ -67,6 +68,7 @@ class Federation:
     belongs: str = ""  # a file beside `folder` without which nothing is written there
     records: Sequence[str] = ()  # files beside `folder` that the observer appends to
     words: Mapping[str, int] = field(default_factory=dict)  # that declared shapes have
+    selection: Selection | None = None  # where sites hold labels out
     versions: dict[int, int] = field(default_factory=dict)  # accepted state of each site
     digests: dict[int, str] = field(default_factory=dict)  # of its file, where it is here
     kept: dict[int, dict[int, int]] = field(default_factory=dict)  # the same, by checkpoint
@@ -92,21 +94,32 @@ class Federation:
         outcomes: list[ClientOutcome] = []
         started = time.perf_counter()
         self.boundary = self.point()
-        while (task := method.plan(server)) is not None:
+        while not self.ended() and (task := method.plan(server)) is not None:
             before = server.round
             outcomes += self.step(task)
             self.require_folder()
             if server.round > before:
                 seconds = time.perf_counter() - started
-                self.observer.round_end(
-                    RoundEnd(
-                        server.round, server.rounds, method.result(server), tuple(outcomes), seconds
-                    )
-                )
+                model, seen = method.result(server), tuple(outcomes)
+                numbers, score = (server.round, server.rounds), self.score(model)
+                self.observer.round_end(RoundEnd(*numbers, model, seen, seconds, score))
                 outcomes, started = [], time.perf_counter()
                 self.boundary = self.point()
-                if server.round % self.checkpoint_every == 0 or server.round == server.rounds:
+                last = server.round == server.rounds or self.ended()
+                if last or server.round % self.checkpoint_every == 0:
                     self.save()
+
+    def score(self, model: Arrays) -> RoundScore | None:
+        """What the sites' held-out labels say of a round's model."""
+        if self.selection is None:
+            return None
+        task = self.selection.task(self.server, model)
+        results = self.transport.ask(task, self.versions, predict=False)
+        return self.selection.look(self.server, task, results, self.words)
+
+    def ended(self) -> bool:
+        """Whether no better model is to be expected."""
+        return self.selection is not None and self.selection.ended(self.server)
 
     def step(self, task: Task) -> list[ClientOutcome]:
         """One exchange with clients; their replies are forgotten before the next one begins."""

@@ -103,17 +103,18 @@ class JobMessage:
     extra: bytes = b""  # the task's arrays, packed
     view: str = ""
     rows: NDArray[Any] | None = None
+    logits: bool = False
 
     @classmethod
     def encode(cls, job: Job, broadcast: Note | None) -> JobMessage:
         if isinstance(job, PredictJob):
-            return cls(broadcast, view=job.view, rows=job.rows.numpy())
+            return cls(broadcast, view=job.view, rows=job.rows.numpy(), logits=job.logits)
         extra = arrays.pack(job.extra) if job.extra else b""
         return cls(broadcast, task=replace(job, extra={}), extra=extra)
 
     def decode(self) -> Job:
         if self.task is None:
-            return PredictJob(self.view, torch.from_numpy(self.rows))
+            return PredictJob(self.view, torch.from_numpy(self.rows), self.logits)
         return replace(self.task, extra=arrays.unpack(self.extra)) if self.extra else self.task
 
 

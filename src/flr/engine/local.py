@@ -85,10 +85,18 @@ class LocalTransport:
                 yield self.worker.execute(job)
 
     def predict(self, model: Arrays, view: str, rows: Tensor) -> Tensor:
-        """Class numbers of some samples by a model; workers share the work in fixed pieces."""
+        """Class numbers of some samples by a model."""
+        return self._predicted(model, view, rows, logits=False).long()
+
+    def logits(self, model: Arrays, view: str, rows: Tensor) -> Tensor:
+        """The numbers that these classes are the largest of."""
+        return self._predicted(model, view, rows, logits=True)
+
+    def _predicted(self, model: Arrays, view: str, rows: Tensor, *, logits: bool) -> Tensor:
+        """Workers share the work in fixed pieces."""
         pieces = rows.split(piece_of(self.spec.views[view]))
-        found = self._serve(model, [PredictJob(view, piece) for piece in pieces])
-        return torch.cat(cast(list[Tensor], list(found))).long()
+        found = self._serve(model, [PredictJob(view, piece, logits) for piece in pieces])
+        return torch.cat(cast(list[Tensor], list(found)))
 
     def name(self, client: int) -> str:
         """Simulated clients have numbers only."""

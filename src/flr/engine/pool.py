@@ -74,6 +74,8 @@ class Pool:
             for view in spec.views.values():
                 view.share_memory_()
             spec = replace(spec, sites=cast(SiteTable, spec.sites).share())
+            if spec.held_out is not None:
+                spec = replace(spec, held_out=cast(SiteTable, spec.held_out).share())
             self.buffer = SharedBuffer.of(self.size)  # for what all workers get
         self.sent = replace(spec, method=with_code(spec.method), model=with_code(spec.model))
         try:

@@ -39,9 +39,11 @@ def make_recorder(
         head = f"Round {line['round']} of {config.rounds}: {sites}"
         log.info("%s%s, %.1f s", head, reached, line["seconds"])
 
+    own = LocalTransport(spec, workers=1, drop=0.0)  # the server's own model
     return Recorder(
         **recorder_options(config, folder),
-        predict=LocalTransport(spec, workers=1, drop=0.0).predict,  # the server's own model
+        predict=own.predict,
+        logits=own.logits,
         test_y=test_y,
         classes=membership.task_spec.classes,
         on_round=show,
@@ -50,7 +52,7 @@ def make_recorder(
     )
 
 
-def report_facts(membership: Membership, rounds: int) -> ReportFacts:
+def report_facts(membership: Membership, rounds: int, commonest: float | None) -> ReportFacts:
     """A real federation does not know which labels are wrong."""
     unknown = (None,) * len(membership.sites)
     leaves = [
@@ -63,5 +65,6 @@ def report_facts(membership: Membership, rounds: int) -> ReportFacts:
         noise=NoiseRates(None, None, unknown, unknown),
         also_leaves=[line for line in leaves if line],
         repeat_with="flwr run .",
+        commonest=commonest,
         sites=dict(zip(membership.sites, membership.examples, strict=True)),
     )

@@ -29,7 +29,8 @@ from flr.flower.settings import Flower
 from flr.flower.site_cache import OwnSite
 from flr.flower.transport import FlowerTransport
 from flr.models.networks import weights_of
-from flr.report import html
+from flr.report import html, summary
+from flr.report.metrics import asks_sites
 from flr.report.recorder import TEST
 from flr.simulation import run_record
 from flr.simulation.build import buffers_of, first_networks, make_server, make_worker_spec, threads
@@ -132,6 +133,16 @@ def refuse(config: Config, flower: Flower) -> None:
         problems.append("drop is for simulated clients; on Flower nodes vanish by themselves.")
     if config.attack.name != "none":
         problems.append("[attack] is for simulated clients; use `flr run` to study attacks.")
+    if config.eval.validation:
+        problems.append(
+            "[eval] validation has simulated sites hold labels out; on Flower no site is asked to "
+            "count its own. Remove validation, select and patience, or try them with `flr run`."
+        )
+    if asks_sites(config.eval.metrics):
+        problems.append(
+            "[eval] metrics names worst-site or site-accuracy, for which the sites' true labels "
+            "are needed; on Flower nobody has them. Leave these two out."
+        )
     sites = config.partition.build().sites if config.scenario.path is None else None
     if not flower.own_data and sites is not None and flower.min_sites > sites:
         problems.append(f"flower.min-sites = {flower.min_sites}; the scenario has {sites} sites.")
@@ -203,6 +214,8 @@ def federate(
         recorder = make_recorder(config, membership, spec, data.test[1], networks, folder)
         words, states = common_words(networks[0], len(task_spec.classes)), remote.states
         run_federation(config, method, server, transport, states, recorder, folder, again, words)
-    facts = report_facts(membership, config.rounds)
+    facts = report_facts(membership, config.rounds, recorder.commonest)
     write_results(config, task_spec, method, server, folder, facts)
+    for remark in summary.load(folder)["remarks"]:
+        log.warning("%s", remark)
     log.info("Report: %s", (folder / html.NAME).resolve())

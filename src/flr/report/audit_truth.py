@@ -7,7 +7,6 @@ suggestion for each sample can be measured, also what the audit is compared with
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,10 @@ from flr.core.errors import DataError
 from flr.data.build import read
 from flr.data.dataset import Dataset
 from flr.report.memorization import mean
+from flr.report.metrics import calibration_error
 from flr.scenario import scenario as scenarios
 from flr.scenario.truth import Truth
+from flr.scenario.validation import held_out
 
 NAME = "truth.json"
 BINS = 10
@@ -93,7 +94,9 @@ def report(
         dataset = read(config.data)
     if not dataset.verified:
         return None
-    truth = Truth.of(scenarios.load(folder / "scenario.safetensors"), dataset)
+    scenario = scenarios.load(folder / "scenario.safetensors")
+    mask = held_out(scenario.sizes.tolist(), config.eval.validation, scenario.seed)
+    truth = Truth.of(scenario, dataset).where(~mask)
     judged = judge(truth, scores, rates)
     if not any(site.errors.any() for site in judged.values()):  # nobody made any wrong, or said so
         return None
@@ -161,7 +164,7 @@ def measure(site: Judged) -> Measured:
         "suspects": int(suspects.sum()),
         "suggestions_of_wrong": _share(right[errors]),
         "suggestions_of_suspects": _share(right[suspects]),
-        "calibration_error": calibration_error(wrong, errors),
+        "calibration_error": calibration_error(wrong, errors, BINS),
         "brier": float((wrong - errors.double()).square().mean()),
         **_rate(site.estimated, errors),
         "interval_covers": covers,
@@ -194,16 +197,6 @@ def precision_at(wrong: Tensor, errors: Tensor, count: int) -> float | None:
     above, level = wrong > last, wrong == last
     drawn = (count - int(above.sum())) * float(errors[level].double().mean())
     return (int(errors[above].sum()) + drawn) / count
-
-
-def calibration_error(wrong: Tensor, errors: Tensor, bins: int = BINS) -> float:
-    """Expected calibration error: |said - is|, weighted by samples, over bins of equal width."""
-    place = (wrong * bins).long().clamp(0, bins - 1)
-    said, was = (
-        torch.zeros(bins, dtype=torch.float64).index_add_(0, place, values.double())
-        for values in (wrong, errors)
-    )
-    return math.fsum((said - was).abs().tolist()) / len(wrong)
 
 
 def _rate(estimated: float, errors: Tensor) -> Measured:

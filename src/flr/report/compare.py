@@ -6,24 +6,42 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 
 from flr.core.errors import DataError
 from flr.report import table as tables
 from flr.report.formatting import markdown, percent
-from flr.report.paired_runs import ComparisonTable, Estimate, read_run, tabulate
+from flr.report.paired_runs import CHOSEN, ComparisonTable, Estimate, Row, read_run, tabulate
 from flr.report.table import Table
 
-_ESTIMATES = ("best", "last", "last10", "server", "client", "difference")
-_HEADS = ["accuracy: best", "last", "last 10", "memorized: server", "client"]
-_HEADS += ["difference (last 10)"]
-_NARROW = ["accuracy\nbest", "accuracy\nlast", "accuracy\nlast 10", "memo.\nserver"]
-_NARROW += ["memo.\nclient", "differ-\nence"]
+_COLUMNS = {  # by the name of an estimate
+    "best": "accuracy: best",
+    "last": "last",
+    "last10": "last 10",
+    "server": "memorized: server",
+    "server_last10": "last 10",
+    "client": "client",
+    "client_last10": "last 10",
+    "difference": "difference (last 10)",
+}
+_NARROW = {
+    "best": "accuracy\nbest",
+    "last": "accuracy\nlast",
+    "last10": "accuracy\nlast 10",
+    "server_last10": "memo.\nserver",
+    "client_last10": "memo.\nclient",
+    "difference": "differ-\nence",
+}
 _CAPTION = (
     "All in %. ±: half-width of the 95 % t-interval, from two runs on. Memorized: wrong labels "
-    "that the model repeats, last round. Difference: accuracy of the last 10 rounds minus the "
+    "that the model repeats, {when}. Difference: accuracy of the last 10 rounds minus the "
     "first method's, paired."
 )
+_WHEN = "last round and mean of the last 10"
+_WHEN_NARROW = "mean of the last 10 rounds"
+_MEASURES = "{first}eans of the last 10 rounds."
+_CHOSEN = " Chosen: accuracy of the round that labels choose which no site trains on."
 _GROUPS = "Runs whose configs differ in more than seed and method are in separate groups (#): "
 
 
@@ -40,9 +58,16 @@ def compare(folders: Sequence[Path]) -> ComparisonTable:
     return tabulate([read_run(folder) for folder in once.values()])
 
 
-def to_rich(found: ComparisonTable) -> RichTable:
-    """For a terminal of 80 columns: memorization without intervals, which the other forms have."""
-    return tables.to_rich(_table(found, narrow=True), widest=22 if len(found.groups) == 1 else 15)
+def to_rich(found: ComparisonTable) -> RenderableType:
+    """For a terminal of 80 columns: of memorization means without intervals.
+
+    The other forms have the last round's and all intervals. Metrics have a table of their own.
+    """
+    widest = 22 if len(found.groups) == 1 else 15
+    shown = [tables.to_rich(_table(found, narrow=True), widest=widest)]
+    if _measures(found):
+        shown.append(tables.to_rich(_measure_table(found), widest=widest))
+    return Group(*shown)
 
 
 def to_markdown(found: ComparisonTable) -> str:
@@ -58,10 +83,11 @@ def to_latex(found: ComparisonTable) -> str:
 
 def to_csv(found: ComparisonTable) -> str:
     """Fractions in full precision; an empty field is a value that does not exist."""
-    heads = [f"{name}{part}" for name in _ESTIMATES for part in ("", "_half")]
+    names = [*_COLUMNS, *_measures(found)]
+    heads = [f"{name}{part}" for name in names for part in ("", "_half")]
     rows = []
     for row in found.rows:
-        values = [getattr(row, name) or Estimate(None, None, 0) for name in _ESTIMATES]
+        values = [_estimate(row, name) or Estimate(None, None, 0) for name in names]
         exact = ["" if v is None else str(v) for each in values for v in (each.mean, each.half)]
         rows.append([str(row.group), row.method, str(row.n), *exact])
     return tables.to_csv(Table(["group", "method", "n", *heads], rows))
@@ -69,7 +95,8 @@ def to_csv(found: ComparisonTable) -> str:
 
 def demo_table(summaries: Mapping[str, dict[str, Any]]) -> RichTable:
     """One run of each method, for someone who sees such numbers for the first time."""
-    heads = ("method", *_NARROW[:3], "memorized\nat server", "memorized\nat clients")
+    accuracies = ("accuracy\nbest", "accuracy\nlast", "accuracy\nlast 10")
+    heads = ("method", *accuracies, "memorized\nat server", "memorized\nat clients")
     rows = []
     for found in summaries.values():
         numbers = [found["accuracy"][key] for key in ("best", "last", "last10")]
@@ -80,32 +107,62 @@ def demo_table(summaries: Mapping[str, dict[str, Any]]) -> RichTable:
 
 
 def _table(found: ComparisonTable, *, narrow: bool = False) -> Table:
+    columns = _NARROW if narrow else {**_COLUMNS, **{name: name for name in _measures(found)}}
+    return _rows(found, columns, _caption(found, narrow=True) if narrow else "", narrow=narrow)
+
+
+def _measure_table(found: ComparisonTable) -> Table:
+    """Heads are broken, so that five of them fit a terminal."""
+    columns = {name: name.replace("-", "-\n") for name in _measures(found)}
+    return _rows(found, columns, _about_measures(found, "M"), narrow=True)
+
+
+def _about_measures(found: ComparisonTable, first: str) -> str:
+    """Begins with a sentence or within one."""
+    return _MEASURES.format(first=first) + (_CHOSEN if CHOSEN in _measures(found) else "")
+
+
+def _rows(
+    found: ComparisonTable, columns: Mapping[str, str], caption: str, *, narrow: bool
+) -> Table:
     several = len(found.groups) > 1
     group = ["#" if narrow else "group"] if several else []
     rows, groups = [], [row.group for row in found.rows]
     for row in found.rows:
-        numbers = [_number(getattr(row, name), name, narrow) for name in _ESTIMATES]
+        numbers = [_number(_estimate(row, name), name, narrow) for name in columns]
         rows.append([*([str(row.group)] if several else []), row.method, str(row.n), *numbers])
     return Table(
-        heads=[*group, "method", "n", *(_NARROW if narrow else _HEADS)],
+        heads=[*group, "method", "n", *columns.values()],
         rows=rows,
-        caption=_caption(found) if narrow else "",
+        caption=caption,
         align="rl" if several else "l",
         rules=[i for i in range(1, len(groups)) if groups[i] != groups[i - 1]],
     )
+
+
+def _measures(found: ComparisonTable) -> list[str]:
+    """What some of the runs have besides, in order of appearance."""
+    return list(dict.fromkeys(name for row in found.rows for name in row.measures))
+
+
+def _estimate(row: Row, name: str) -> Estimate | None:
+    return getattr(row, name) if name in _COLUMNS else row.measures.get(name)
 
 
 def _number(value: Estimate | None, name: str, narrow: bool) -> str:
     if value is None or value.mean is None:
         return "–"
     text = f"{100 * value.mean:{'+' if name == 'difference' else ''}.1f}"
-    if value.half is None or (narrow and name in ("server", "client")):
+    if value.half is None or (narrow and name.endswith("_last10")):
         return text
     return text + ("±" if narrow else " ± ") + f"{100 * value.half:.1f}"
 
 
-def _caption(found: ComparisonTable) -> str:
+def _caption(found: ComparisonTable, *, narrow: bool = False) -> str:
+    caption = _CAPTION.format(when=_WHEN_NARROW if narrow else _WHEN)
+    if not narrow and _measures(found):
+        caption = f"{caption} Further columns: {_about_measures(found, 'm')}"
     if len(found.groups) == 1:
-        return _CAPTION
+        return caption
     each = "; ".join(f"{i} as in {name}" for i, name in enumerate(found.groups, start=1))
-    return f"{_CAPTION}\n{_GROUPS}{each}."
+    return f"{caption}\n{_GROUPS}{each}."

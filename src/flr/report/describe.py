@@ -15,7 +15,7 @@ from flr.core.arrays import nbytes
 from flr.core.combine import parts_of
 from flr.core.contract import Method
 from flr.core.registry import Entry
-from flr.core.traits import Declared
+from flr.core.traits import VALIDATION_SENDS, Declared
 from flr.models import networks as models
 from flr.models.networks import weights_of
 
@@ -76,6 +76,9 @@ def leaves_the_site(method: Method) -> list[str]:
     """Everything a client sends in a round."""
     what = (weights_text(method), "the number of its samples")
     return [*what, *map(shape_text, method.traits.sends)]
+
+
+COUNTED = [shape_text(declared) for declared in VALIDATION_SENDS]  # of every method, if asked for
 
 
 def reaches_the_site(method: Method) -> list[str]:
@@ -142,7 +145,7 @@ def sections(entry: Entry) -> list[tuple[str, Sequence[str]]]:
         ("Settings", settings or ["none"]),
         *([("Needs", [clean])] if method.traits.supervised else []),
         ("Cost", [method.traits.cost]),
-        ("Leaves the site, each round", leaves_the_site(method)),
+        ("Leaves the site, each round", [*leaves_the_site(method), *COUNTED]),
         *([("At the server", [single])] if method.traits.individual else []),
         ("Reaches the site, each round", reaches_the_site(method)),
         ("Stays at the site between rounds", stays_at_the_site(method)),

@@ -15,6 +15,11 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f} %"
 
 
+def points(value: float | None) -> str:
+    """A difference of two fractions, in points of a percent and with its sign."""
+    return "–" if value is None else f"{100 * value:+.1f}"
+
+
 def share(value: float) -> str:
     """A fraction for a sentence: whole percent, but never "0 %" or "100 %" when it is not that."""
     if 0 < value < 0.005:

@@ -14,7 +14,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, se
 
 from flr.core.arrays import write_atomically
 from flr.report import jsonl, summary
-from flr.report.formatting import percent, share, size
+from flr.report.formatting import percent, points, share, size
 from flr.report.recorder import METRICS
 
 NAME = "report.html"
@@ -77,13 +77,7 @@ def comparison_page(folder: Path, summaries: Mapping[str, dict[str, Any]]) -> Pa
 
 def verdict(summary: dict[str, Any]) -> str:
     """A run in one or two plain sentences, also when there was no evaluation or no noise."""
-    rounds = summary["rounds"]
-    start = f"After {rounds} round{'' if rounds == 1 else 's'} "
-    accuracy = summary["accuracy"]["last"]
-    if accuracy is None:
-        reached = start + "there is a model, but its accuracy was not measured"
-    else:
-        reached = start + f"the model is right on {percent(accuracy)} of the test set"
+    reached = _reached(summary)
     server, client = (
         summary["memorization"][side]["noisy_memorized"] for side in ("server", "client")
     )
@@ -105,6 +99,24 @@ def verdict(summary: dict[str, Any]) -> str:
     return f"{reached}; {memorized}."
 
 
+def _reached(summary: dict[str, Any]) -> str:
+    """How good the model is that a run ends with, and how that was chosen."""
+    rounds, accuracy = summary["rounds"], summary["accuracy"]["last"]
+    chosen = summary.get("selection")
+    planned = (chosen and chosen["planned"]) or rounds
+    of = f" of {planned}" if planned > rounds else ""
+    start = f"After {rounds}{of} round{'' if planned == 1 else 's'} "
+    if chosen is not None and chosen["kept"] == "validation":
+        start += f"the model of round {chosen['round']}, chosen by labels that no site trains on, "
+        if chosen["accuracy"] is None:
+            return start + "is kept; its accuracy was not measured"
+        others = f"last round {percent(accuracy)}, best {percent(summary['accuracy']['best'])}"
+        return start + f"is right on {percent(chosen['accuracy'])} of the test set ({others})"
+    if accuracy is None:
+        return start + "there is a model, but its accuracy was not measured"
+    return start + f"the model is right on {percent(accuracy)} of the test set"
+
+
 def render(path: Path, template: str, *, package: str = "flr.report", **values: Any) -> Path:
     """Writes a page from a template of a package, which may extend those of this one."""
     write_atomically(path, environment(package).get_template(template).render(**values))
@@ -121,7 +133,7 @@ def environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"percent": percent, "share": share, "size": size}
+    found.filters |= {"percent": percent, "points": points, "share": share, "size": size}
     return found
 
 

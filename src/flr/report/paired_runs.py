@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from flr.report.memorization import mean
 from flr.scenario import scenario
 
 SCENARIO = "scenario.safetensors"
+CHOSEN = "chosen"  # the accuracy of the model that held-out labels choose
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,11 @@ class Row:
     last: Estimate
     last10: Estimate
     server: Estimate  # memorized, last round
+    server_last10: Estimate  # the mean of the last ten: a single round's is chaotic
     client: Estimate
+    client_last10: Estimate
     difference: Estimate | None  # of last10 to the group's first method, paired; None for itself
+    measures: Mapping[str, Estimate] = field(default_factory=dict)  # what the runs have besides
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ def _methods(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
 def _row(group: int, method: str, runs: list[RunRecord], pairs: list[float | None] | None) -> Row:
     accuracy = [run.summary["accuracy"] for run in runs]
     memorization = [run.summary["memorization"] for run in runs]
+    looks = {"": memorization, "_last10": [found["last10"] for found in memorization]}
     return Row(
         group=group,
         method=method,
@@ -145,10 +150,28 @@ def _row(group: int, method: str, runs: list[RunRecord], pairs: list[float | Non
         best=estimate(found["best"] for found in accuracy),
         last=estimate(found["last"] for found in accuracy),
         last10=estimate(found["last10"] for found in accuracy),
-        server=estimate(found["server"]["noisy_memorized"] for found in memorization),
-        client=estimate(found["client"]["noisy_memorized"] for found in memorization),
         difference=None if pairs is None else estimate(pairs),
+        measures=_measures([run.summary for run in runs]),
+        **{
+            f"{side}{name}": estimate(found[side]["noisy_memorized"] for found in each)
+            for name, each in looks.items()
+            for side in ("server", "client")
+        },
     )
+
+
+def _measures(summaries: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
+    """The chosen model's accuracy and the metrics that every run has, means of the last ten."""
+    found: dict[str, Estimate] = {}
+    chosen = [one.get("selection") for one in summaries]
+    if all(chosen):
+        found[CHOSEN] = estimate(one["accuracy"] for one in chosen if one is not None)
+    every = [one.get("metrics") or {} for one in summaries]
+    for name in every[0]:
+        values = [one.get(name, {}).get("last10") for one in every]
+        if not any(isinstance(value, list) for value in values):  # one for each site
+            found[name] = estimate(values)
+    return found
 
 
 def _pairs(

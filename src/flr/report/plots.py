@@ -32,6 +32,11 @@ def curves(metrics: Metrics, path: Path, title: str) -> None:
     accuracy.set_title("Test accuracy", loc="left")
     blue = LineStyle(style.BLUE)
     style.line(accuracy, style.points(metrics, "accuracy"), "global model", blue)
+    repeated = style.points(metrics, "validation", "accuracy")
+    if repeated:
+        how = LineStyle(style.GREY, ":")
+        style.line(accuracy, repeated, "held-out labels, right or wrong, that it repeats", how)
+        accuracy.legend(fontsize=10, loc="best", framealpha=0.85)
     _finish(accuracy, "right on the test set (%)", "the accuracy was not measured")
     wheres = (
         ("server", "Wrong labels at the server: the global model on all sites' data"),

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from flr.core.arrays import Arrays
-from flr.core.observers import ClientOutcome, RoundEnd
+from flr.core.observers import ClientOutcome, RoundEnd, RoundScore
 from flr.report import jsonl
+from flr.report import metrics as measures
 from flr.report.trackers import Tracker
 
 METRICS = "metrics.jsonl"
@@ -39,6 +40,13 @@ class Recorder:
     on_round: Callable[[dict[str, Any]], None] | None = None
     views: Views | None = None  # of the test set, where a method trains several networks
     sites: Sequence[str] | None = None  # names, where clients have some
+    metrics: Sequence[str] = ()  # besides accuracy, as `[eval]` names them
+    logits: Predict | None = None  # in place of class numbers, for the metrics that want them
+
+    @property
+    def commonest(self) -> float | None:
+        """How often one is right by always naming the commonest class of the test set."""
+        return int(self.test_y.bincount().max()) / len(self.test_y) if len(self.test_y) else None
 
     def wants_predictions(self, round: int) -> bool:
         """What clients predict of their own data is for those who know the true labels."""
@@ -53,7 +61,7 @@ class Recorder:
         self, event: RoundEnd, clients: Sequence[dict[str, Any]], measured: dict[str, Any]
     ) -> None:
         """Appends the lines of a round, and tells whoever watches."""
-        outcomes = event.outcomes
+        outcomes, score = event.outcomes, event.score
         refused = [
             {"client": o.client, "reason": o.reason} for o in outcomes if o.status == "refused"
         ]
@@ -64,9 +72,10 @@ class Recorder:
             "participants": sorted({o.client for o in outcomes if o.status == "ok"}),
             "dropped": [o.client for o in outcomes if o.status == "dropped"],
             "refused": refused,
-            "bytes_up": sum(o.bytes_up for o in outcomes),
-            "bytes_down": sum(o.bytes_down for o in outcomes),
+            "bytes_up": sum(o.bytes_up for o in outcomes) + (score.bytes_up if score else 0),
+            "bytes_down": sum(o.bytes_down for o in outcomes) + (score.bytes_down if score else 0),
             **measured,
+            **({} if score is None else {"validation": validation(score)}),
         }
         self.folder.mkdir(parents=True, exist_ok=True)
         jsonl.append(self.folder / CLIENTS, clients)
@@ -83,8 +92,9 @@ class Recorder:
             tracker.close()
 
     def measured(self, event: RoundEnd) -> dict[str, Any]:
-        """The accuracy, in a round where it is due."""
-        due = event.round == 1 or self.among_due(event.round, self.every)
+        """The accuracy, in a round where it is due, or that is the best by held-out labels."""
+        chosen = event.score is not None and event.score.best
+        due = event.round == 1 or chosen or self.among_due(event.round, self.every)
         return self.accuracy(event.model) if self.every and due else {}
 
     def among_due(self, number: int, every: int) -> bool:
@@ -107,20 +117,33 @@ class Recorder:
 
     def accuracy(self, model: Arrays) -> dict[str, Any]:
         """On the test set: of all networks together, of each class, and of each network."""
-        n = len(self.test_y)
-        predicted = self.predict(model, TEST, torch.arange(n)) if n else self.test_y
+        n, logits = len(self.test_y), None
+        predicted, rows = self.test_y, torch.arange(n)
+        if n and self.logits is not None and measures.need_logits(self.metrics):
+            logits = self.logits(model, TEST, rows)
+            predicted = logits.argmax(1)
+        elif n:
+            predicted = self.predict(model, TEST, rows)
         hits = int((predicted == self.test_y).sum())
         each = per_class_accuracy(predicted, self.test_y, len(self.classes))
         line: dict[str, Any] = {
             "accuracy": hits / n if n else None,
             "accuracy_per_class": dict(zip(self.classes, each, strict=True)),
         }
+        if self.metrics:
+            line["metrics"] = measures.on_test(self.metrics, self.test_y, predicted, logits)
         if self.views is not None and n:
             line["accuracy_networks"] = {
                 name: int((predicted == self.test_y).sum()) / n
                 for name, predicted in self.views(model).items()
             }
         return line
+
+
+def validation(score: RoundScore) -> dict[str, Any]:
+    """A round's score as its line has it."""
+    share = score.right / score.samples
+    return {"accuracy": share, "right": score.right, "samples": score.samples}
 
 
 def per_class_accuracy(predicted: Tensor, true: Tensor, classes: int) -> list[float | None]:
@@ -135,6 +158,10 @@ def scalars(line: dict[str, Any]) -> dict[str, float]:
     found = {name: line.get(name) for name in ("accuracy", "seconds", "bytes_up", "bytes_down")}
     for side, values in line.get("memorization", {}).items():
         found |= {f"memorization/{side}/{name}": value for name, value in values.items()}
+    for name, value in measures.scalars(line.get("metrics", {})).items():
+        found[f"metrics/{name}"] = value
+    if "validation" in line:
+        found["validation/accuracy"] = line["validation"]["accuracy"]
     return {name: float(value) for name, value in found.items() if value is not None}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
 from flr.data.dataset import Ragged, SiteTable
 from flr.report.memorization import KEYS, mean, mean_fractions
+from flr.report.metrics import last_and_last10
 from flr.report.recorder import LAST
+from flr.report.remarks import remarks
 
 NAME = "summary.json"
 SIDES = ("server", "client", "client_noisy")
@@ -60,17 +63,30 @@ def summarize(
     scenario: str,
     noise: NoiseRates,
     attack: dict[str, Any] | None = None,
+    selects: bool = False,
+    commonest: float | None = None,
+    largest: float | None = None,
+    planned: int | None = None,
 ) -> dict[str, Any]:
     """The content of `summary.json`; made from the lines, so a resumed run gives the same.
 
-    `scenario` is its hash, `attack` its kind, settings and attackers.
+    `scenario` is its hash, `attack` its kind, settings and attackers; `selects` says whether the
+    model is that of the best round by held-out labels. `commonest` is the share of the test set's
+    commonest class, `largest` the model's largest weight. `rounds` are those that were trained,
+    of so many `planned`.
     """
+    accuracy = {**_accuracy(metrics), "commonest": commonest}
+    measured = [line["metrics"] for line in metrics if "metrics" in line]
+    late = [line["metrics"] for line in _last(metrics) if "metrics" in line]
     return {
         "method": method,
         "seed": seed,
         "rounds": rounds,
         "scenario": scenario,
-        "accuracy": _accuracy(metrics),
+        "accuracy": accuracy,
+        "metrics": _listed(last_and_last10(measured, late)),
+        "selection": _selection(metrics, accuracy, selects, planned),
+        "remarks": remarks(accuracy, largest),
         "memorization": _memorization(metrics),
         "noise": _noise(noise),
         "attack": attack,
@@ -149,6 +165,41 @@ def _accuracy(metrics: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "last": measured[-1]["accuracy"],
         "last10": mean(line.get("accuracy") for line in _last(metrics)),
         "per_class": measured[-1]["accuracy_per_class"],
+    }
+
+
+def _selection(
+    metrics: Sequence[dict[str, Any]], accuracy: dict[str, Any], selects: bool, planned: int | None
+) -> dict[str, Any] | None:
+    """The best round by held-out labels, and what it costs against the best by the test set."""
+    scored = [line for line in metrics if "validation" in line]
+    if not scored:
+        return None
+    best = max(scored, key=lambda line: _share(line["validation"]))  # the first of equal ones
+    reached = best.get("accuracy")
+    known = reached is not None
+    return {
+        "kept": "validation" if selects else "last",
+        "planned": planned,
+        "round": best["round"],
+        "score": best["validation"]["accuracy"],
+        "samples": best["validation"]["samples"],
+        "accuracy": reached,
+        "cost": accuracy["best"] - reached if known else None,
+        "gain": reached - accuracy["last"] if known else None,
+    }
+
+
+def _share(counts: dict[str, Any]) -> Fraction:
+    """Exact, so that equal ones are equal."""
+    return Fraction(counts["right"], counts["samples"])
+
+
+def _listed(measured: dict[str, Any]) -> dict[str, Any]:
+    """Without the numbers of each site where there are too many sites."""
+    return {
+        name: {k: None if isinstance(v, list) and len(v) > LISTED else v for k, v in both.items()}
+        for name, both in measured.items()
     }
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from flr.core.arrays import Arrays
 from flr.core.observers import ClientOutcome, RoundEnd
 from flr.data.dataset import Ragged, SiteTable
+from flr.report import metrics as measures
 from flr.report.memorization import Fractions, fractions, mean_fractions
 from flr.report.recorder import SITES, Recorder
 from flr.report.summary import NoiseRates, noise_rates
@@ -56,10 +57,15 @@ class TruthRecorder(Recorder):
             if found is not None:
                 local[k] = found  # of several steps of a round, a client's last model counts
         measured = self.measured(event)
+        of_sites = self.verified and "metrics" in measured and measures.asks_sites(self.metrics)
+        if of_sites or self.wants_predictions(event.round):
+            predicted = self._on_sites(event.model)
+        if of_sites:
+            measured["metrics"] |= measures.on_sites(self.metrics, self._accuracies(predicted))
         if self.wants_predictions(event.round):
             noisy = [found for client, found in local.items() if self.noise.site_realised[client]]
             measured["memorization"] = {
-                "server": self._server(event.model),
+                "server": fractions(predicted, Ragged.of(self.true).flat, self.table.given.flat),
                 "client": mean_fractions(local.values()),
                 "client_noisy": mean_fractions(noisy),
             }
@@ -71,11 +77,17 @@ class TruthRecorder(Recorder):
         given = self.table.given[o.client]
         return fractions(o.predictions.long(), self.true[o.client], given)
 
-    def _server(self, model: Arrays) -> Fractions:
+    def _on_sites(self, model: Arrays) -> Tensor:
+        """What the global model says of all samples, site after site."""
         predicted = torch.full((len(self.table.x),), -1)  # no class: samples that no site holds
         predicted[self._held] = self.predict(model, SITES, self._held)
-        true, given = Ragged.of(self.true).flat, self.table.given.flat
-        return fractions(predicted[self.table.samples.flat], true, given)
+        return predicted[self.table.samples.flat]
+
+    def _accuracies(self, predicted: Tensor) -> list[float | None]:
+        """How much of it is right, at each site."""
+        true = Ragged.of(self.true)
+        hits, sizes = true.sums((predicted == true.flat).long()), true.sizes
+        return [h / n if n else None for h, n in zip(hits.tolist(), sizes.tolist(), strict=True)]
 
     @cached_property
     def _held(self) -> Tensor:

@@ -25,6 +25,10 @@ class Truth:
         true = dataset.train.y[scenario.index]
         return cls(Ragged(true, scenario.sizes), scenario.given)
 
+    def where(self, mask: Tensor) -> Truth:
+        """Of each site, the samples that a mask picks: those that it trains on."""
+        return Truth(self.true.where(mask), self.given.where(mask))
+
     @cached_property
     def realised(self) -> Tensor:
         """Each site's share of wrong labels, float64; not the rate that it drew."""

@@ -34,6 +34,7 @@ from flr.models.inference import predict_each
 from flr.models.networks import load_weights, weights_of
 from flr.report.recorder import Views
 from flr.scenario import scenario as scenarios
+from flr.scenario import validation
 from flr.scenario.noises.features import blur
 from flr.scenario.scenario import Scenario
 
@@ -119,6 +120,12 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> nn.Modul
             f"(participation {config.train.participation} of {len(scenario.sites)} sites). "
             f"Use at most {asked}, or a higher participation."
         )
+    if config.eval.validation and not held_out_mask(config, scenario).any():
+        raise ConfigError(
+            f"[eval] validation = {config.eval.validation} should hold samples of the sites out; "
+            f"the largest site has {int(scenario.sizes.max())}, and none of them is. Use a larger "
+            "share, or fewer sites."
+        )
     return networks
 
 
@@ -163,12 +170,18 @@ def make_sites(dataset: Dataset, scenario: Scenario) -> SiteTable:
     return SiteTable(x, scenario.sites, scenario.given, len(dataset.classes))
 
 
+def held_out_mask(config: Config, scenario: Scenario) -> Tensor:
+    """Which of the scenario's samples no site trains on: a mask, site after site."""
+    return validation.held_out(scenario.sizes.tolist(), config.eval.validation, scenario.seed)
+
+
 def make_worker_spec(
     config: Config,
     task_spec: TaskSpec,
     sites: Sites,
     state: StateFiles,
     views: Mapping[str, Numbers] | None = None,
+    held_out: Sites | None = None,
 ) -> WorkerSpec:
     """What the workers of this run are made from; holds no clean label."""
     bits.require(config.bits)
@@ -182,6 +195,7 @@ def make_worker_spec(
         batches=Batches.of(task_spec),
         state=state,
         views=views or {},
+        held_out=held_out,
     )
 
 

@@ -24,6 +24,7 @@ from flr.scenario.attacks.common import Attack, attackers
 from flr.scenario.scenario import Scenario
 from flr.scenario.truth import Truth
 from flr.simulation.build import (
+    held_out_mask,
     make_benchmark,
     make_server,
     make_sites,
@@ -40,6 +41,7 @@ class TrainingData:
 
     task_spec: TaskSpec
     sites: SiteTable
+    held_out: SiteTable | None  # of the same sites, to choose a model by
     test_x: Numbers
     test_y: Tensor
     clean_x: Tensor  # at the server; often none
@@ -50,14 +52,19 @@ class TrainingData:
     @classmethod
     def of(cls, config: Config, dataset: Dataset, scenario: Scenario) -> TrainingData:
         """Everything normalised."""
+        sites, true, out = make_sites(dataset, scenario), Truth.of(scenario, dataset).true, None
+        if config.eval.validation:
+            mask = held_out_mask(config, scenario)
+            sites, out, true = sites.where(~mask), sites.where(mask), true.where(~mask)
         return cls(
             task_spec=dataset.task_spec(config.data.augment),
-            sites=make_sites(dataset, scenario),
+            sites=sites,
+            held_out=out,
             test_x=dataset.normalize(dataset.test.x),
             test_y=dataset.test.y,
             clean_x=dataset.normalize(dataset.train.inputs[scenario.benchmark]),
             clean_y=dataset.train.y[scenario.benchmark],
-            true=Truth.of(scenario, dataset).true,
+            true=true,
             verified=dataset.verified,
         )
 
@@ -76,19 +83,21 @@ def run_in_process(
     """
     state = StateFiles(folder / "checkpoint" / "state")
     views = {TEST: data.test_x, SITES: data.sites.x}
-    spec = make_worker_spec(config, data.task_spec, data.sites, state, views)
+    spec = make_worker_spec(config, data.task_spec, data.sites, state, views, data.held_out)
+    sizes = data.sites.samples.sizes.tolist()
     with threads(config.train.threads):
         benchmark = make_benchmark(data.clean_x, data.clean_y, spec)
-        server = make_server(config, scenario.sizes.tolist(), spec.method, networks, benchmark)
+        server = make_server(config, sizes, spec.method, networks, benchmark)
         attack = config.attack.build()
         chosen = attackers(attack.clients, len(scenario.sites), scenario.seed)
-        counted = claims(attack, chosen, scenario.sizes.tolist())
+        counted = claims(attack, chosen, sizes)
         adversary = Adversary(attack, frozenset(chosen), config.seed, server.buffers, counted)
         workers = min(config.workers, server.per_round)
         with closing(LocalTransport(spec, workers, config.drop, adversary)) as transport:
             recorder = TruthRecorder(
                 **recorder_options(config, folder),
                 predict=transport.predict,
+                logits=transport.logits,
                 test_y=data.test_y,
                 classes=data.task_spec.classes,
                 table=data.sites,
@@ -104,7 +113,8 @@ def run_in_process(
             run_federation(
                 config, spec.method, server, transport, state, recorder, folder, again, words
             )
-    facts = ReportFacts(scenario.hash, recorder.noise, attack_of(config, scenario))
+    attackers_of = attack_of(config, scenario)
+    facts = ReportFacts(scenario.hash, recorder.noise, attackers_of, commonest=recorder.commonest)
     write_results(config, data.task_spec, spec.method, server, folder, facts)
 
 

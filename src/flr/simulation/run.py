@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flr.config import Config
+from flr.core.arrays import Arrays
 from flr.core.contract import Method, Server
 from flr.core.errors import FlrError, RunError
 from flr.data.dataset import TaskSpec
 from flr.engine.federation import Federation, States, Transport
+from flr.engine.selection import Selection
 from flr.models import model_file
 from flr.models.embedding import Embedder
 from flr.report import html, jsonl, summary, trackers
 from flr.report import recorder as records
-from flr.report.describe import leaves_the_site
+from flr.report.describe import COUNTED, leaves_the_site
 from flr.report.recorder import Recorder
 from flr.report.summary import NoiseRates
 from flr.simulation import run_record
@@ -30,8 +32,16 @@ def recorder_options(config: Config, folder: Path) -> dict[str, Any]:
         "folder": folder,
         "rounds": config.rounds,
         "every": config.eval.every,
+        "metrics": config.eval.metrics,
         "trackers": trackers.make(config.trackers, folder),
     }
+
+
+def selection_of(config: Config) -> Selection | None:
+    """How the model is chosen; None where no labels are held out."""
+    if not config.eval.validation:
+        return None
+    return Selection(config.eval.select == "validation", config.eval.patience)
 
 
 def run_federation(
@@ -63,6 +73,7 @@ def run_federation(
         belongs=run_record.CONFIG,
         records=(records.METRICS, records.CLIENTS),
         words=words,
+        selection=selection_of(config),
     )
     try:
         records.truncate(folder, federation.resume(records.recorded(folder)))
@@ -101,6 +112,7 @@ class ReportFacts:
     also_leaves: Sequence[str] = ()  # what leaves a site besides what the method sends
     repeat_with: str | None = None  # the command that repeats the run, where config.toml will not
     sites: Mapping[str, int] | None = None  # names and sizes of real sites, in order
+    commonest: float | None = None  # the share of the test set that has its commonest class
 
 
 def _without_paths(model: dict[str, Any]) -> dict[str, Any]:
@@ -109,6 +121,12 @@ def _without_paths(model: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(backbone, dict):
         return model
     return {**model, "backbone": {k: v for k, v in backbone.items() if k != "weights"}}
+
+
+def largest(model: Arrays, buffers: Collection[str]) -> float:
+    """The largest number among the trained weights, whatever its sign."""
+    trained = [v for name, v in model.items() if name not in buffers and v.numel()]
+    return max((float(value.abs().max()) for value in trained), default=0.0)
 
 
 def write_results(
@@ -134,20 +152,28 @@ def write_results(
     }
     if config.data.backbone is not None:
         meta["backbone"] = Embedder(config.data.backbone).identity()
-    model_file.save(folder / model_file.NAME, method.result(server), meta)
+    selection, model = selection_of(config), method.result(server)
+    if selection is not None:
+        model = selection.model(server, model)
+    model_file.save(folder / model_file.NAME, model, meta)
     require_rounds(folder, server.round)
     metrics = jsonl.read(folder / records.METRICS)
     found = summary.summarize(
         metrics,
         method=config.label,
         seed=config.seed,
-        rounds=config.rounds,
+        rounds=server.round,
         scenario=about.scenario,
         noise=about.noise,
         attack=about.attack,
+        planned=config.rounds,
+        selects=config.eval.select == "validation",
+        commonest=about.commonest,
+        largest=largest(model, server.buffers),
     )
     summary.save(folder, found)
     plots.curves(metrics, folder / html.CURVES, config.label)
-    leaves = [*leaves_the_site(method), *about.also_leaves]
+    counted = COUNTED if config.eval.validation else []
+    leaves = [*leaves_the_site(method), *counted, *about.also_leaves]
     html.run_page(folder, leaves, about.repeat_with, about.sites)
     run_record.finish(folder)
