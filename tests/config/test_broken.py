@@ -74,8 +74,8 @@ BROKEN = {
         ["line 2: method = 3 should be a name in quotes", "line 3: aggregate.name = 1 should be"],
     ),
     "tracker": (
-        'rounds = 1\ntrackers = ["wandb"]\n',
-        ['trackers = ["wandb"] should be a list, each item "tensorboard"'],
+        'rounds = 1\ntrackers = ["wand"]\n',
+        ['trackers = "wand" is not known. Did you mean "wandb"?'],
     ),
     "union": (
         'rounds = 1\n[noise]\nkind = "asymmetric"\nmap = 3\n',

@@ -23,16 +23,39 @@ def devices_of_others() -> Iterator[None]:
         _only_read.reset(before)
 
 
-def resolved(device: str) -> str:
-    """A device of this machine; ValueError where it has no such one."""
-    if _only_read.get() and _KNOWN.fullmatch(device):
+def only_reads() -> bool:
+    """Whether a config is read for its results, with nothing that only training needs."""
+    return _only_read.get()
+
+
+def checked(device: str) -> str:
+    """A device of this machine, or "auto"; ValueError where it has no such one."""
+    if device == "auto" or (only_reads() and _KNOWN.fullmatch(device)):
         return device
     there = on_this_machine()
-    if device == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if name in there)
     if device not in there:
         raise ValueError(f"is not on this machine. Use one of: auto, {', '.join(there)}.")
     return device
+
+
+def resolved(device: str) -> str:
+    """What "auto" is on this machine; any other device is itself."""
+    if device != "auto":
+        return device
+    there = on_this_machine()
+    return next(name for name in ("cuda", "mps", "cpu") if name in there)
+
+
+def why_not_bf16(device: str) -> str:
+    """Why bfloat16 is not computed on a device of this machine; empty where it is."""
+    kind = device.partition(":")[0]
+    if kind == "mps":
+        return "not on mps, where nobody has tried it"
+    if kind == "cuda":
+        with torch.cuda.device(device):
+            if not torch.cuda.is_bf16_supported(including_emulation=False):
+                return f"not on {device}, which is older than bfloat16"
+    return ""
 
 
 def on_this_machine() -> list[str]:

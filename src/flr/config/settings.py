@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -130,18 +131,44 @@ class Train(BaseModel):
     batch: Count = 10
     lr: Annotated[float, Field(gt=0)] = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Annotated[ConfigEntry, _reads("optimizer", "sgd")] = _default("optimizer", "sgd")
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     clip: Annotated[float, Field(gt=0)] | None = None
-    lr_schedule: Literal["constant", "cosine"] = "constant"
+    lr_schedule: Annotated[ConfigEntry, _reads("schedule", "constant")] = _default(
+        "schedule", "constant"
+    )
+    lr_warmup: Annotated[int, Field(ge=0)] = 0
     keep_optimizer: bool = False
     device: str = "cpu"
+    devices: tuple[str, ...] = ()
+    amp: Literal["none", "bf16"] = "none"
     threads: Annotated[int, Field(ge=1, le=256)] = 1
 
     @field_validator("device")
     @classmethod
-    def _resolve_device(cls, device: str) -> str:
-        return devices.resolved(device)
+    def _device_is_here(cls, device: str) -> str:
+        return devices.checked(device)
+
+    @field_validator("devices")
+    @classmethod
+    def _devices_are_here(cls, several: tuple[str, ...]) -> tuple[str, ...]:
+        if "auto" in several:
+            raise ValueError('names devices one by one, without "auto". Write device = "auto".')
+        return tuple(map(devices.checked, several))
+
+    @model_validator(mode="after")
+    def _computes_here(self) -> Train:
+        found = []
+        if self.devices and "device" in self.model_fields_set:
+            text = "says which device each worker takes, and device is given too. Remove one."
+            found.append(ConfigProblem(("devices",), text))
+        if self.amp == "bf16" and not devices.only_reads():
+            for why in filter(None, map(devices.why_not_bf16, self.of_workers(1))):
+                text = f'= "bf16" cannot be computed here: {why}. Remove it, or use another device.'
+                found.append(ConfigProblem(("amp",), text, head="key"))
+        if found:
+            raise ProblemsError(found)
+        return self
 
     @model_validator(mode="after")
     def _one_beginning(self) -> Train:
@@ -151,10 +178,28 @@ class Train(BaseModel):
         return self
 
     def table(self) -> dict[str, Any]:
-        """The TOML table of this section; "all" weights are trained where it says nothing."""
-        rest = {key: value for key, value in dict(self).items() if key != "trainable"}
-        some = {} if self.trainable == "all" else {"trainable": self.trainable}
-        return {**rest, "model": self.model.short(), **some}
+        """The TOML table of this section, without keys that came later and say nothing."""
+        unused = {"trainable": "all", "lr_warmup": 0, "amp": "none", "devices": ()}
+        table = {key: value for key, value in self if unused.get(key, ...) != value}
+        if self.devices:
+            del table["device"]
+        entries = {key: getattr(self, key).short() for key in ("model", "optimizer", "lr_schedule")}
+        return {**table, **entries}
+
+    @property
+    def main_device(self) -> str:
+        """What the process computes on that the workers answer to."""
+        return self.devices[0] if self.devices else devices.resolved(self.device)
+
+    def of_workers(self, workers: int) -> tuple[str, ...]:
+        """The device of each worker process.
+
+        `devices` are dealt in turn. Without them one process has the GPU: each further one would
+        take some of its memory for itself.
+        """
+        if self.devices:
+            return tuple(self.devices[number % len(self.devices)] for number in range(workers))
+        return (self.main_device,) * (workers if self.main_device == "cpu" else 1)
 
     def asked(self, clients: int) -> int:
         """How many of so many clients a round asks; the summand mends 0.29 * 100 = 28.999..."""
@@ -178,10 +223,27 @@ def _read_methods(raw: object) -> tuple[ConfigEntry, ...]:
         raise ProblemsError(
             [ConfigProblem((), 'should name at least one method, for instance "flr".')]
         )
+    return _read_list("method", raw, default="flr")
+
+
+def _read_trackers(raw: object) -> tuple[ConfigEntry, ...]:
+    """A list of names and tables."""
+    if not isinstance(raw, list | tuple):
+        raise ProblemsError([ConfigProblem((), 'should be a list, for instance ["tensorboard"].')])
+    found = _read_list("tracker", raw, default="tensorboard")
+    names = [entry.name for entry in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        text = f"names {' and '.join(twice)} more than once. Keep one of each."
+        raise ProblemsError([ConfigProblem((), text)])
+    return found
+
+
+def _read_list(kind: str, raw: Sequence[object], default: str) -> tuple[ConfigEntry, ...]:
+    """Each a name or a table; all mistakes at once."""
     entries, problems = [], []
     for index, item in enumerate(raw):
         try:
-            entries.append(parse_entry("method", item, default="flr"))
+            entries.append(parse_entry(kind, item, default=default))
         except ProblemsError as found:
             problems += [problem.below((index,)) for problem in found.found]
     if problems:
@@ -204,7 +266,7 @@ class Config(BaseModel):
     min_replies: Count = 1
     drop: Annotated[float, Field(ge=0, lt=1)] = 0.0
     checkpoint_every: Count = 10
-    trackers: tuple[Literal["tensorboard"], ...] = ()
+    trackers: Annotated[tuple[ConfigEntry, ...], PlainValidator(_read_trackers)] = ()
     bits: Bits = "machine"
     data: Data = Field(default_factory=Data)
     scenario: ScenarioConfig = Field(default_factory=ScenarioConfig)
@@ -231,18 +293,29 @@ class Config(BaseModel):
 
     def on_device(self, device: str) -> Config:
         """The same, computed on a device of this machine."""
+        train = self.train.model_copy(update={"device": device, "devices": ()})
+        return self.model_copy(update={"train": train}).here()
+
+    def here(self) -> Config:
+        """The same; refused where this machine lacks a device of it, or cannot compute on it."""
+        device = ""
         try:
-            train = self.train.model_copy(update={"device": devices.resolved(device)})
+            for device in self.train.devices or (self.train.device,):
+                devices.checked(device)
+                if self.train.amp == "bf16" and (
+                    why := devices.why_not_bf16(devices.resolved(device))
+                ):
+                    raise ValueError(f'cannot compute amp = "bf16": {why}.')
         except ValueError as error:
             raise ConfigError(
                 f'Expected a device that trains; "{device}" {error} (`flr resume RUN --device cpu` '
                 "goes on with a run that another one began.)"
             ) from None
-        return self.model_copy(update={"train": train})
+        return self
 
     def anywhere(self) -> Config:
         """The same on its own device, or, where this machine lacks that, on what there is."""
-        known = self.train.device in devices.on_this_machine()
+        known = self.train.main_device in devices.on_this_machine()
         return self if known else self.on_device("auto")
 
     def build_method(self) -> Method:
@@ -259,6 +332,7 @@ class Config(BaseModel):
         free |= {"scenario", "partition", "noise"}
         tree = {k: v for k, v in self._tree().items() if k not in free}
         tree["data"].pop("path", None)  # the scenario's hash holds the content
+        tree["train"].pop("devices", None)
         for table in (tree["data"], tree["train"].get("model")):
             backbone = table.get("backbone") if isinstance(table, dict) else None
             if isinstance(backbone, dict) and "weights" in backbone:  # wherever the file lies
@@ -274,7 +348,7 @@ class Config(BaseModel):
                 **{key: getattr(self, key) for key in plain},
                 "method": methods[0] if len(methods) == 1 else methods,
                 "aggregate": self.aggregate.short(),
-                "trackers": self.trackers,
+                "trackers": [entry.short() for entry in self.trackers],
                 "bits": None if self.bits == "machine" else self.bits,
                 "data": self.data.table(),
                 "scenario": dict(self.scenario),

@@ -14,7 +14,7 @@ from torch import Tensor
 from flr.core.arrays import Arrays
 from flr.core.observers import ClientOutcome, RoundEnd
 from flr.report import jsonl
-from flr.report.trackers import Tracker
+from flr.report.trackers.common import Session
 
 METRICS = "metrics.jsonl"
 CLIENTS = "clients.jsonl"
@@ -35,7 +35,7 @@ class Recorder:
     classes: tuple[str, ...]
     rounds: int
     every: int
-    trackers: Sequence[Tracker] = ()
+    trackers: Sequence[Session] = ()
     on_round: Callable[[dict[str, Any]], None] | None = None
     views: Views | None = None  # of the test set, where a method trains several networks
     sites: Sequence[str] | None = None  # names, where clients have some

@@ -53,7 +53,9 @@ def load_data(config: Config, data: Any = None) -> Dataset:
 
 def make_embedder(config: Config, backbone: ConfigEntry) -> Embedder:
     """Computes features as the config says, in as many workers as train later."""
-    return Embedder(backbone, config.workers, config.train.device)
+    return Embedder(
+        backbone, len(config.train.of_workers(config.workers)), config.train.main_device
+    )
 
 
 def load_raw_data(config: Config, data: Any = None) -> Dataset:
@@ -172,12 +174,13 @@ def make_worker_spec(
 ) -> WorkerSpec:
     """What the workers of this run are made from; holds no clean label."""
     bits.require(config.bits)
+    train = config.train.model_copy(update={"device": config.train.main_device})
     return WorkerSpec(
         method=config.build_method(),
         sites=sites,
         model=finetune.factory_of(config.train.model, task_spec.normalize, config.train.trainable),
         input_shape=task_spec.input_shape,
-        train=config.train,
+        train=train,
         seed=config.seed,
         batches=Batches.of(task_spec),
         state=state,
@@ -232,7 +235,7 @@ def views_of(config: Config, networks: nn.ModuleList, test: Numbers) -> Views | 
     """The test set by each network and by all, where a method trains several."""
     if len(networks) == 1:
         return None
-    networks = networks.to(config.train.device)
+    networks = networks.to(config.train.main_device)
 
     def views(weights: Arrays) -> dict[str, Tensor]:
         load_weights(networks, weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from flr.simulation.build import (
     views_of,
 )
 from flr.simulation.run import OnRound, ReportFacts, recorder_options, run_federation, write_results
+
+log = logging.getLogger("flr")
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def run_in_process(
         chosen = attackers(attack.clients, len(scenario.sites), scenario.seed)
         counted = claims(attack, chosen, scenario.sizes.tolist())
         adversary = Adversary(attack, frozenset(chosen), config.seed, server.buffers, counted)
-        workers = min(config.workers, server.per_round)
+        workers = min(processes(config), server.per_round)
         with closing(LocalTransport(spec, workers, config.drop, adversary)) as transport:
             recorder = TruthRecorder(
                 **recorder_options(config, folder),
@@ -106,6 +109,18 @@ def run_in_process(
             )
     facts = ReportFacts(scenario.hash, recorder.noise, attack_of(config, scenario))
     write_results(config, data.task_spec, spec.method, server, folder, facts)
+
+
+def processes(config: Config) -> int:
+    """How many train clients; says so where they are fewer than `workers`."""
+    found = len(config.train.of_workers(config.workers))
+    if found < config.workers:
+        log.warning(
+            "One process trains on %s, not %s: each would take some of its memory. For several, "
+            'name the device of each: [train] devices = ["%s"] gives all of them this one.',
+            *(config.train.main_device, config.workers, config.train.main_device),
+        )
+    return found
 
 
 def claims(attack: Attack, attackers: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:

@@ -14,11 +14,12 @@ from flr.data.dataset import TaskSpec
 from flr.engine.federation import Federation, States, Transport
 from flr.models import model_file
 from flr.models.embedding import Embedder
-from flr.report import html, jsonl, summary, trackers
+from flr.report import html, jsonl, summary
 from flr.report import recorder as records
 from flr.report.describe import leaves_the_site
 from flr.report.recorder import Recorder
 from flr.report.summary import NoiseRates
+from flr.report.trackers import common as trackers
 from flr.simulation import run_record
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -30,7 +31,10 @@ def recorder_options(config: Config, folder: Path) -> dict[str, Any]:
         "folder": folder,
         "rounds": config.rounds,
         "every": config.eval.every,
-        "trackers": trackers.make(config.trackers, folder),
+        "trackers": trackers.start(
+            {entry.name: entry.build() for entry in config.trackers},
+            trackers.TrackedRun(folder, run_record.settings_of(config)),
+        ),
     }
 
 
@@ -150,4 +154,4 @@ def write_results(
     plots.curves(metrics, folder / html.CURVES, config.label)
     leaves = [*leaves_the_site(method), *about.also_leaves]
     html.run_page(folder, leaves, about.repeat_with, about.sites)
-    run_record.finish(folder)
+    run_record.finish(folder, config)
