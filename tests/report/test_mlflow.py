@@ -40,7 +40,7 @@ def test_settings_are_its_parameters(client):
     (run,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
     assert run.data.params["method.lam"] == "0.5"
     assert run.data.params["rounds"] == "5"
-    assert "memorization/clients/memorized" in run.data.metrics
+    assert "memorization/client/clean_correct" in run.data.metrics
 
 
 def test_the_environment_says_where(tmp_path, monkeypatch):

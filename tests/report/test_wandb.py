@@ -34,15 +34,9 @@ def test_a_resumed_run_has_one_id_and_each_round_once(folder):
     assert len(files) == 2
     assert len({file.name for file in files}) == 1  # named by the id
     found = [record for file in files for record in records(file)]
-    steps = [values(record) for record in found if record["type"] == "history"]
+    steps = [record["history"]["item"] for record in found if record["type"] == "history"]
     assert {s["_step"]: s["accuracy"] for s in steps} == {
         line["round"]: line["accuracy"] for line in flr.Run(folder).metrics
     }
     assert [step["_step"] for step in steps] == [1, 2, 3, 4, 5]
     assert "mine" in json.dumps([record for record in found if record["type"] == "run"])
-
-
-def values(record: dict[str, Any]) -> dict[str, Any]:
-    items = record["history"]["item"]
-    keys = [item.get("key") or "/".join(item["nested_key"]) for item in items]
-    return dict(zip(keys, (json.loads(item["value_json"]) for item in items), strict=True))

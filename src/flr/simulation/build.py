@@ -109,6 +109,8 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> nn.Modul
             f'the data set has inputs of shape {shape}. Use augment = "none".'
         )
     check_sizes(config, dataset, networks[0])
+    if dataset.normalize.keeps_tokens and isinstance(dataset.train.x, Tensor):
+        check_tokens(config, networks[0], dataset.train.x[:2], bool(len(scenario.levels)))
     if len(scenario.levels) and not isinstance(dataset.train.x, Tensor):
         raise ConfigError(
             f"The scenario has noise on inputs, which needs them in memory; those of {dataset.name}"
@@ -154,6 +156,26 @@ def check_sizes(config: Config, dataset: Dataset, network: nn.Module) -> None:
                 f"augmented or in the test set, of {shape}; it does not ({error}). Use a network "
                 'that averages over space, such as "cnn".'
             ) from error
+
+
+def check_tokens(config: Config, network: nn.Module, x: Tensor, noisy: bool) -> None:
+    """Numbers of tokens cannot be blended; and not every network takes them."""
+    if noisy or config.build_method().traits.changes_inputs:
+        who = f'[noise] kind = "{config.noise.name}"' if noisy else f'method "{config.label}"'
+        raise ConfigError(
+            f"Expected inputs that {who} may blend or add noise to; these are numbers of tokens, "
+            "and a number between two tokens is another one. Use another one, or features of "
+            "the texts ([data] backbone)."
+        )
+    try:
+        with torch.no_grad():
+            copy.deepcopy(network).eval()(x.to(torch.int64))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise ConfigError(
+            f"[train] model = {config.train.model.name!r} should take numbers of tokens (whole, "
+            f"n x {x.shape[1]}); it does not ({error}). Use a network of your own that begins with "
+            "an embedding of all of them."
+        ) from error
 
 
 def make_sites(dataset: Dataset, scenario: Scenario) -> SiteTable:
