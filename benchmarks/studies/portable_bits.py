@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from flr.core import bits
 
@@ -101,11 +101,15 @@ def running(settings: dict[str, Any], wanted: str, folder: Path) -> Iterator[sub
 
 def round_of(process: subprocess.Popen[str]) -> float:
     """Processor seconds of the round that it computes next."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    return float(process.stdout.readline())
+    to_it = cast(IO[str], process.stdin)
+    to_it.write("\n")
+    to_it.flush()
+    return said_by(process)
+
+
+def said_by(process: subprocess.Popen[str]) -> float:
+    """Waits for the end of a round."""
+    return float(cast(IO[str], process.stdout).readline())
 
 
 def ratios(settings: dict[str, Any], folder: Path) -> list[float]:
@@ -116,8 +120,7 @@ def ratios(settings: dict[str, Any], folder: Path) -> list[float]:
     ):
         both = [machine, portable]
         for process in both:
-            assert process.stdout is not None
-            process.stdout.readline()  # its first round
+            said_by(process)  # of its first round, no time
         found = []
         for number in range(ROUNDS):
             order = both[:: 1 if number % 2 else -1]
