@@ -45,6 +45,7 @@ def made_with(config: Config) -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "cpu": torch.backends.cpu.get_cpu_capability(),  # which instructions torch uses
+        "numpy_cpu": numpy_capability(),
         "device": device_name(config.train.main_device),
     }
 
@@ -134,6 +135,13 @@ def _weights_of(config: Config) -> str:
     return Embedder(backbone).backbone.fingerprint() if backbone else ""
 
 
+def numpy_capability() -> str:
+    """The widest instructions that NumPy takes, by its name for them."""
+    known: Any = np.show_config(mode="dicts")
+    found = known.get("SIMD Extensions", {}).get("found") or ["baseline"]
+    return str(found[-1])
+
+
 def device_name(device: str) -> str:
     """A device, and which kind of GPU it is."""
     kind, _, number = device.partition(":")
@@ -142,8 +150,9 @@ def device_name(device: str) -> str:
 
 def _with_this(known: list[dict[str, Any]], now: dict[str, str]) -> list[dict[str, Any]]:
     """The list of what the run was made with; warns where something is new."""
-    # some versions did not say bits and device
-    before = {"bits": "machine", "device": now["device"], **known[-1]} if known else now
+    # some versions did not say all of it
+    unsaid = {"bits": "machine", "device": now["device"], "numpy_cpu": now["numpy_cpu"]}
+    before = {**unsaid, **known[-1]} if known else now
     if before == now:
         return known or [now]
     changed = [
