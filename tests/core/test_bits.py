@@ -13,14 +13,14 @@ import flr
 from flr.core import bits
 from flr.core.errors import ConfigError
 
-SAID = (bits.ASKED, *bits.SETTINGS, *bits.NUMPY)
+SAID = (bits.ASKED, *bits.SETTINGS, *bits.OTHERS)
 SHORT = {"rounds": 2, "method": "fedavg", "train": {"epochs": 1}, "data": {"train": 100}}
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Another Python, whose torch has not started."""
     own = {
-        k: v for k, v in os.environ.items() if k not in (bits.ASKED, *bits.SETTINGS, *bits.NUMPY)
+        k: v for k, v in os.environ.items() if k not in (bits.ASKED, *bits.SETTINGS, *bits.OTHERS)
     }
     return subprocess.run(
         [sys.executable, "-c", code], env=own | environment, capture_output=True, text=True
@@ -80,7 +80,7 @@ def test_a_command_begins_again_by_itself(tmp_path):
     lines = ["rounds = 1", 'method = "fedavg"', 'bits = "portable"', "data.train = 100"]
     path.write_text("\n".join(lines))
     own = {
-        k: v for k, v in os.environ.items() if k not in (bits.ASKED, *bits.SETTINGS, *bits.NUMPY)
+        k: v for k, v in os.environ.items() if k not in (bits.ASKED, *bits.SETTINGS, *bits.OTHERS)
     }
     command = [sys.executable, "-m", "flr.cli.main", "run", str(path), "--out", str(tmp_path / "r")]
     done = subprocess.run(command, env=own, capture_output=True, text=True)

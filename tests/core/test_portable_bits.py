@@ -38,15 +38,15 @@ print(json.dumps(found))
 """
 
 # A processor with AVX2 and no more, as torch, oneDNN, NumPy and OpenBLAS would see it; and the one
-# that is here, where flr says what they may take. MKL, which torch brings, decides for itself.
-AVX2_ONLY = {**bits.SETTINGS, **bits.NUMPY}
+# that is here, where flr says what they may take. (MKL listens on processors of Intel only.)
+AVX2_ONLY = {**bits.SETTINGS, **bits.OTHERS}
 WIDER = {bits.ASKED: "portable"}
 NARROW = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
 
 
 def python(environment: dict[str, str], *words: str) -> str:
     """The last line that another Python prints, where nothing else is said of instructions."""
-    said = (bits.ASKED, *bits.SETTINGS, *bits.NUMPY)
+    said = (bits.ASKED, *bits.SETTINGS, *bits.OTHERS)
     free = {k: v for k, v in os.environ.items() if k not in said}
     path = os.pathsep.join(["tests/contract", *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

@@ -30,11 +30,15 @@ def only_reads() -> bool:
 
 def checked(device: str) -> str:
     """A device of this machine, or "auto"; ValueError where it has no such one."""
-    if device == "auto" or (only_reads() and _KNOWN.fullmatch(device)):
-        return device
+    return device if device == "auto" else by_name(device, "auto")
+
+
+def by_name(device: str, *besides: str) -> str:
+    """A device of this machine; ValueError, with words that would do besides, where it has not."""
     there = on_this_machine()
-    if device not in there:
-        raise ValueError(f"is not on this machine. Use one of: auto, {', '.join(there)}.")
+    if device not in there and not (only_reads() and _KNOWN.fullmatch(device)):
+        listed = ", ".join((*besides, *there))
+        raise ValueError(f"is not on this machine. Use one of: {listed}.")
     return device
 
 

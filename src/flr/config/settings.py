@@ -154,7 +154,7 @@ class Train(BaseModel):
     def _devices_are_here(cls, several: tuple[str, ...]) -> tuple[str, ...]:
         if "auto" in several:
             raise ValueError('names devices one by one, without "auto". Write device = "auto".')
-        return tuple(map(devices.checked, several))
+        return tuple(devices.by_name(device) for device in several)
 
     @model_validator(mode="after")
     def _computes_here(self) -> Train:

@@ -2,8 +2,8 @@
 
 torch takes the widest instructions that a processor has, and wider ones add up in another order.
 With `FLR_BITS=portable` in the environment, or `bits = "portable"` in a config, it takes AVX2,
-which nearly all have. That is decided when torch starts, so it has to be said before. NumPy and its
-OpenBLAS choose for themselves in the same way; scikit-learn's mixtures, for one, compute with them.
+which nearly all have. That is decided when torch starts, so it has to be said before. MKL,
+NumPy and OpenBLAS choose for themselves in the same way; scikit-learn's mixtures compute with them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Bits = Literal["machine", "portable"]
 
 ASKED = "FLR_BITS"
 SETTINGS = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
-# Read when NumPy starts: features of AVX-512 by the names of its versions, and OpenBLAS's AVX2.
-NUMPY = {
+# Of libraries that cannot be asked what they took. NumPy's versions name AVX-512 in several ways.
+OTHERS = {
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "NPY_DISABLE_CPU_FEATURES": (
         "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V4"
     ),
@@ -40,7 +41,7 @@ def prepare() -> None:
     if asked == "portable":
         os.environ.update(SETTINGS)
         if _has_avx2():  # what is chosen by force is not checked
-            for name, value in NUMPY.items():
+            for name, value in OTHERS.items():
                 os.environ.setdefault(name, value)
         if "torch" in sys.modules:
             require("portable")
