@@ -3,7 +3,8 @@
 from flr.config.entry import ConfigEntry
 from flr.config.load import load, parse
 from flr.config.own_runs import load_run
-from flr.config.settings import Config, Data, Eval, ScenarioConfig, Train
+from flr.config.settings import Config, Data, Eval, ScenarioConfig
+from flr.config.train import Train
 
 __all__ = [
     "Config",

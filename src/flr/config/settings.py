@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,49 +11,29 @@ from pydantic import (
     BaseModel,
     Field,
     PlainValidator,
-    field_validator,
     model_validator,
 )
 
 from flr.config import devices
 from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
 from flr.config.errors import ConfigProblem, ProblemsError
+from flr.config.fields import Count, default, read_list, reads
+from flr.config.train import Train
 from flr.core.arrays import canonical_json
 from flr.core.bits import Bits
 from flr.core.combine import stack
 from flr.core.contract import Method
 from flr.core.errors import ConfigError
 
-Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
 
 
 _BESIDE = ("train", "test", "augment", "backbone", "views")  # of [data], no options of its source
 
 
-def _reads(kind: str, default: str, **more: Any) -> PlainValidator:
-    return PlainValidator(partial(parse_entry, kind, default=default, **more))
-
-
-def _default(kind: str, name: str) -> Any:
-    return Field(default_factory=partial(parse_entry, kind, name, default=name))
-
-
-def _read_model(raw: object) -> ConfigEntry:
-    """A backbone inside a model is read as one in `[data]` is: checked, with absolute paths."""
-    entry = parse_entry("model", raw, default="mlp")
-    if not entry.is_backbone:
-        return entry
-    try:
-        own = parse_entry("backbone", entry.options["backbone"], default="efficientnet-lite0")
-    except ProblemsError as found:
-        raise ProblemsError([problem.below(("backbone",)) for problem in found.found]) from None
-    return replace(entry, options={**entry.options, "backbone": own.short()})
-
-
-Partition = Annotated[ConfigEntry, _reads("partition", "iid", key="kind")]
-Noise = Annotated[ConfigEntry, _reads("noise", "none", key="kind")]
-Attack = Annotated[ConfigEntry, _reads("attack", "none", key="kind")]
+Partition = Annotated[ConfigEntry, reads("partition", "iid", key="kind")]
+Noise = Annotated[ConfigEntry, reads("noise", "none", key="kind")]
+Attack = Annotated[ConfigEntry, reads("attack", "none", key="kind")]
 
 
 class Data(BaseModel):
@@ -64,13 +41,13 @@ class Data(BaseModel):
 
     model_config = STRICT
 
-    source: Annotated[ConfigEntry, _reads("dataset", "digits", beside=_BESIDE)] = _default(
+    source: Annotated[ConfigEntry, reads("dataset", "digits", beside=_BESIDE)] = default(
         "dataset", "digits"
     )
     train: Count | None = None
     test: Count | None = None
     augment: Literal["auto", "none", "crop-flip", "window-flip"] = "auto"
-    backbone: Annotated[ConfigEntry, _reads("backbone", "efficientnet-lite0")] | None = None
+    backbone: Annotated[ConfigEntry, reads("backbone", "efficientnet-lite0")] | None = None
     views: Annotated[int, Field(ge=1, le=64)] = 1
 
     @model_validator(mode="after")
@@ -118,94 +95,6 @@ class ScenarioConfig(BaseModel):
     benchmark: Annotated[int, Field(ge=0)] = 0
 
 
-class Train(BaseModel):
-    """`[train]`: how a client trains, and how many are asked."""
-
-    model_config = STRICT
-
-    model: Annotated[ConfigEntry, PlainValidator(_read_model)] = _default("model", "mlp")
-    trainable: Literal["head", "last", "all"] = "all"
-    init: Annotated[Path, AfterValidator(Path.absolute)] | None = None
-    participation: Annotated[float, Field(gt=0, le=1)] = 0.25
-    epochs: Count = 5
-    batch: Count = 10
-    lr: Annotated[float, Field(gt=0)] = 0.1
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    optimizer: Annotated[ConfigEntry, _reads("optimizer", "sgd")] = _default("optimizer", "sgd")
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    clip: Annotated[float, Field(gt=0)] | None = None
-    lr_schedule: Annotated[ConfigEntry, _reads("schedule", "constant")] = _default(
-        "schedule", "constant"
-    )
-    lr_warmup: Annotated[int, Field(ge=0)] = 0
-    keep_optimizer: bool = False
-    device: str = "cpu"
-    devices: tuple[str, ...] = ()
-    amp: Literal["none", "bf16"] = "none"
-    threads: Annotated[int, Field(ge=1, le=256)] = 1
-
-    @field_validator("device")
-    @classmethod
-    def _device_is_here(cls, device: str) -> str:
-        return devices.checked(device)
-
-    @field_validator("devices")
-    @classmethod
-    def _devices_are_here(cls, several: tuple[str, ...]) -> tuple[str, ...]:
-        if "auto" in several:
-            raise ValueError('names devices one by one, without "auto". Write device = "auto".')
-        return tuple(devices.by_name(device) for device in several)
-
-    @model_validator(mode="after")
-    def _computes_here(self) -> Train:
-        found = []
-        if self.devices and "device" in self.model_fields_set:
-            text = "says which device each worker takes, and device is given too. Remove one."
-            found.append(ConfigProblem(("devices",), text))
-        if self.amp == "bf16" and not devices.only_reads():
-            for why in filter(None, map(devices.why_not_bf16, self.of_workers(1))):
-                text = f'= "bf16" cannot be computed here: {why}. Remove it, or use another device.'
-                found.append(ConfigProblem(("amp",), text, head="key"))
-        if found:
-            raise ProblemsError(found)
-        return self
-
-    @model_validator(mode="after")
-    def _one_beginning(self) -> Train:
-        if self.init is not None and self.model.brings_weights:
-            text = "gives the first weights, and so does pretrained = true. Remove one of them."
-            raise ProblemsError([ConfigProblem(("init",), text)])
-        return self
-
-    def table(self) -> dict[str, Any]:
-        """The TOML table of this section, without keys that came later and say nothing."""
-        unused = {"trainable": "all", "lr_warmup": 0, "amp": "none", "devices": ()}
-        table = {key: value for key, value in self if unused.get(key, ...) != value}
-        if self.devices:
-            del table["device"]
-        entries = {key: getattr(self, key).short() for key in ("model", "optimizer", "lr_schedule")}
-        return {**table, **entries}
-
-    @property
-    def main_device(self) -> str:
-        """What the process computes on that the workers answer to."""
-        return self.devices[0] if self.devices else devices.resolved(self.device)
-
-    def of_workers(self, workers: int) -> tuple[str, ...]:
-        """The device of each worker process.
-
-        `devices` are dealt in turn. Without them one process has the GPU: each further one would
-        take some of its memory for itself.
-        """
-        if self.devices:
-            return tuple(self.devices[number % len(self.devices)] for number in range(workers))
-        return (self.main_device,) * (workers if self.main_device == "cpu" else 1)
-
-    def asked(self, clients: int) -> int:
-        """How many of so many clients a round asks; the summand mends 0.29 * 100 = 28.999..."""
-        return max(int(self.participation * clients + 1e-9), 1)
-
-
 class Eval(BaseModel):
     """`[eval]`: rounds between two looks at the model; 0 never looks."""
 
@@ -223,32 +112,19 @@ def _read_methods(raw: object) -> tuple[ConfigEntry, ...]:
         raise ProblemsError(
             [ConfigProblem((), 'should name at least one method, for instance "flr".')]
         )
-    return _read_list("method", raw, default="flr")
+    return read_list("method", raw, default="flr")
 
 
 def _read_trackers(raw: object) -> tuple[ConfigEntry, ...]:
     """A list of names and tables."""
     if not isinstance(raw, list | tuple):
         raise ProblemsError([ConfigProblem((), 'should be a list, for instance ["tensorboard"].')])
-    found = _read_list("tracker", raw, default="tensorboard")
+    found = read_list("tracker", raw, default="tensorboard")
     names = [entry.name for entry in found]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         text = f"names {' and '.join(twice)} more than once. Keep one of each."
         raise ProblemsError([ConfigProblem((), text)])
     return found
-
-
-def _read_list(kind: str, raw: Sequence[object], default: str) -> tuple[ConfigEntry, ...]:
-    """Each a name or a table; all mistakes at once."""
-    entries, problems = [], []
-    for index, item in enumerate(raw):
-        try:
-            entries.append(parse_entry(kind, item, default=default))
-        except ProblemsError as found:
-            problems += [problem.below((index,)) for problem in found.found]
-    if problems:
-        raise ProblemsError(problems)
-    return tuple(entries)
 
 
 class Config(BaseModel):
@@ -261,7 +137,7 @@ class Config(BaseModel):
     method: Annotated[tuple[ConfigEntry, ...], PlainValidator(_read_methods)] = Field(
         default_factory=lambda: _read_methods("flr")
     )
-    aggregate: Annotated[ConfigEntry, _reads("aggregator", "mean")] = _default("aggregator", "mean")
+    aggregate: Annotated[ConfigEntry, reads("aggregator", "mean")] = default("aggregator", "mean")
     workers: Count = 2
     min_replies: Count = 1
     drop: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -270,9 +146,9 @@ class Config(BaseModel):
     bits: Bits = "machine"
     data: Data = Field(default_factory=Data)
     scenario: ScenarioConfig = Field(default_factory=ScenarioConfig)
-    partition: Partition = _default("partition", "iid")
-    noise: Noise = _default("noise", "none")
-    attack: Attack = _default("attack", "none")
+    partition: Partition = default("partition", "iid")
+    noise: Noise = default("noise", "none")
+    attack: Attack = default("attack", "none")
     train: Train = Field(default_factory=Train)
     eval: Eval = Field(default_factory=Eval)
 
@@ -293,18 +169,15 @@ class Config(BaseModel):
 
     def on_device(self, device: str) -> Config:
         """The same, computed on a device of this machine."""
-        train = self.train.model_copy(update={"device": device, "devices": ()})
-        return self.model_copy(update={"train": train}).here()
+        return self._moved_to(device).here()
 
     def here(self) -> Config:
         """The same; refused where this machine lacks a device of it, or cannot compute on it."""
-        device = ""
+        device = self.train.device
         try:
-            for device in self.train.devices or (self.train.device,):
-                devices.checked(device)
-                if self.train.amp == "bf16" and (
-                    why := devices.why_not_bf16(devices.resolved(device))
-                ):
+            for device in self.train.every_device():
+                devices.by_name(device, "auto")
+                if self.train.amp == "bf16" and (why := devices.why_not_bf16(device)):
                     raise ValueError(f'cannot compute amp = "bf16": {why}.')
         except ValueError as error:
             raise ConfigError(
@@ -316,7 +189,11 @@ class Config(BaseModel):
     def anywhere(self) -> Config:
         """The same on its own device, or, where this machine lacks that, on what there is."""
         known = self.train.main_device in devices.on_this_machine()
-        return self if known else self.on_device("auto")
+        return self if known else self._moved_to("auto")
+
+    def _moved_to(self, device: str) -> Config:
+        train = self.train.model_copy(update={"device": device, "devices": ()})
+        return self.model_copy(update={"train": train})
 
     def build_method(self) -> Method:
         """The stack of all methods named."""
