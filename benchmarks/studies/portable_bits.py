@@ -84,7 +84,8 @@ def settings_of(name: str, workload: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def running(settings: dict[str, Any], wanted: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that waits after each round until it is told to go on."""
-    own = {k: v for k, v in os.environ.items() if k not in (bits.ASKED, *bits.SETTINGS)}
+    said = (bits.ASKED, *bits.SETTINGS, *bits.OTHERS)
+    own = {k: v for k, v in os.environ.items() if k not in said}
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", CHILD, json.dumps(settings), str(folder)],
         env={**own, bits.ASKED: wanted},
