@@ -12,7 +12,7 @@ import pytest
 
 from flr.core import bits, registry
 
-FEW = ["fedavg", "flr", "dividemix", "fedrn"]  # the last two ask scikit-learn, too
+FEW = ["flr", "fedrn"]  # the latter asks scikit-learn, too
 CNN = {"name": "cnn", "width": 8}
 
 NUMPY = """
