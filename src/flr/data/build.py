@@ -78,7 +78,10 @@ def from_arrays(
             then they stay whole numbers. Other whole numbers are standardised like all inputs.
 
     Example:
-        >>> flr.run(config, data=from_arrays(token_numbers, labels, tokens=True))
+        >>> from flr.plugin import from_arrays
+        >>> sentences = [[1, 7, 2], [3, 7, 4], [1, 5, 2], [3, 5, 4]]  # numbers of words
+        >>> from_arrays(sentences, ["question", "answer"] * 2, tokens=True).input_shape
+        (3,)
     """
     if (x_test is None) != (y_test is None):
         raise DataError(
