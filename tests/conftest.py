@@ -124,9 +124,18 @@ def publisher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# The package datasets takes 200 MB: what needs it is tested where it is installed.
-_BESIDE_DATASETS = ["data/test_hugging_face.py", "scenario/test_flwr_datasets.py"]
-collect_ignore = [] if importlib.util.find_spec("flwr_datasets") else _BESIDE_DATASETS
+# Packages of 200, 50 and 70 MB: what needs them is tested where they are installed.
+_TESTS_OF = {
+    "flwr_datasets": ["data/test_hugging_face.py", "scenario/test_flwr_datasets.py"],
+    "mlflow": ["report/test_mlflow.py"],
+    "wandb": ["report/test_wandb.py"],
+}
+collect_ignore = [
+    path
+    for package, paths in _TESTS_OF.items()
+    for path in paths
+    if importlib.util.find_spec(package) is None
+]
 
 _skipped: list[str] = []
 

@@ -65,8 +65,11 @@ BROKEN = {
         ],
     ),
     "one of several": (
-        'rounds = 1\ntrain = { optimizer = "adma" }\n',
-        ['line 2: [train] optimizer = "adma" should be "sgd" or "adam". Did you mean "adam"?'],
+        'rounds = 1\ntrain = { optimizer = "adma", amp = "bf61" }\n',
+        [
+            'line 2: [train] optimizer = "adma" is not known. Did you mean "adam"?',
+            'line 2: [train] amp = "bf61" should be "none" or "bf16". Did you mean "bf16"?',
+        ],
     ),
     "list for a table": ("rounds = 1\ntrain = [1]\n", ["line 2: train = [1] should be a table"]),
     "number for a name": (
@@ -74,8 +77,8 @@ BROKEN = {
         ["line 2: method = 3 should be a name in quotes", "line 3: aggregate.name = 1 should be"],
     ),
     "tracker": (
-        'rounds = 1\ntrackers = ["wandb"]\n',
-        ['trackers = ["wandb"] should be a list, each item "tensorboard"'],
+        'rounds = 1\ntrackers = ["wand"]\n',
+        ['trackers[0] = "wand" is not known. Did you mean "wandb"?'],
     ),
     "union": (
         'rounds = 1\n[noise]\nkind = "asymmetric"\nmap = 3\n',

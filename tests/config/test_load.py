@@ -190,15 +190,6 @@ def test_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
     assert load(path) == parse({"rounds": 3})
 
 
-def test_auto_becomes_the_real_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert parse({"rounds": 1, "train": {"device": "auto"}}).train.device == "cuda"
-    assert parse({"rounds": 1, "train": {"device": "cuda:1"}}).train.device == "cuda:1"
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert 'device = "cpu"' in parse({"rounds": 1, "train": {"device": "auto"}}).to_toml()
-
-
 def test_a_config_is_a_frozen_value() -> None:
     config = parse({"rounds": 3})
     with pytest.raises(ValidationError):

@@ -114,12 +114,69 @@ class MyAttack(Attack):
     def weights(self, sent, received, known, rng):
         return received
 ''',
+    "optimizer": '''
+"""Only the signs of gradients."""
+import torch
+from flr import register
+
+class Signs:
+    def __init__(self, parameters, lr):
+        self.parameters, self.lr = list(parameters), lr
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.parameters:
+            p -= self.lr * p.grad.sign()
+
+@register("my-optimizer", kind="optimizer")
+def my_optimizer(parameters, lr, momentum, weight_decay, /, scale: float = 1.0):
+    """Steps of one size."""
+    return Signs(parameters, lr * scale)
+''',
+    "schedule": '''
+"""Half of it, later."""
+from flr import register
+
+@register("my-schedule", kind="schedule")
+def my_schedule(round, rounds, /):
+    """Half in the second half."""
+    return 1.0 if 2 * round < rounds else 0.5
+''',
+    "tracker": '''
+"""A line a round."""
+from dataclasses import dataclass
+from typing import ClassVar
+from flr import register
+
+class Lines:
+    def __init__(self, path):
+        self.path = path
+
+    def log(self, round, values):
+        with self.path.open("a") as file:
+            print(round, *sorted(values), file=file)
+
+    def close(self):
+        pass
+
+@register("my-tracker", kind="tracker")
+@dataclass(frozen=True)
+class MyTracker:
+    """Lines in a text file."""
+
+    file: str = "lines.txt"
+    package: ClassVar[str] = "json"
+
+    def session(self, run):
+        return Lines(run.folder / self.file)
+''',
 }
 
 CONFIG = """
 rounds = 2
 method = { name = "my-method", lam = 0.02 }
 aggregate = "my-aggregator"
+trackers = [{ name = "my-tracker", file = "mine.txt" }]
 [data]
 name = "my-data"
 points = 90
@@ -135,6 +192,8 @@ kind = "my-attack"
 model = { name = "my-model", bias = false }
 participation = 1.0
 epochs = 1
+optimizer = { name = "my-optimizer", scale = 0.1 }
+lr_schedule = "my-schedule"
 """
 
 WAYS = ("from-command-line", "from-python")
@@ -202,3 +261,6 @@ def test_all_of_them_run_from_the_command_line_and_from_python(folder):
     for name in ("model.safetensors", "scenario.safetensors"):
         one, two = ((folder / way / name).read_bytes() for way in WAYS)
         assert one == two, name
+    for way in WAYS:
+        lines = (folder / way / "mine.txt").read_text().splitlines()
+        assert [line.split()[0] for line in lines] == ["1", "2"]

@@ -213,20 +213,6 @@ def test_kept_momentum_continues_and_resumes(tmp_path):
     assert bits(flr.resume(tmp_path / "stopped")) == bits(kept)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_every_optimizer_runs_and_resumes(optimizer, tmp_path):
-    change = {"train": {"optimizer": optimizer, "lr": 0.01, "keep_optimizer": True, "clip": 1.0}}
-    whole = train("fedavg", tmp_path / "whole", **change)
-    train_until("fedavg", tmp_path / "stopped", 3, **change)
-    assert bits(flr.resume(tmp_path / "stopped")) == bits(whole)
-
-
-def test_the_learning_rate_falls_by_a_cosine(tmp_path):
-    constant = train("fedavg", tmp_path / "constant")
-    cosine = train("fedavg", tmp_path / "cosine", train={"lr_schedule": "cosine"})
-    assert bits(constant) != bits(cosine)
-
-
 def test_a_client_that_was_not_asked_keeps_its_state(whole):
     """Accepted versions are the last step in which each client took part."""
     point = checkpoint.load_all(whole.folder / "checkpoint")[0]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,3 +86,71 @@ def run_folder(tmp_path: Path, metrics: list[Line]) -> Path:
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+TRACKED: dict[str, Any] = {
+    "rounds": 5,
+    "workers": 1,
+    "checkpoint_every": 2,
+    "method": {"name": "flr", "lam": 0.5},
+    "data": {"name": "digits", "train": 100, "test": 40},
+    "partition": {"kind": "iid", "clients": 4},
+    "noise": {"kind": "symmetric", "clients": 1.0},
+    "train": {"model": "linear", "epochs": 1},
+}
+
+SCRIPT = """
+import json, os, sys
+seen = []
+def watch(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo"):
+        seen.append(str(args[1] if event == "socket.connect" else args[0]))
+sys.addaudithook(watch)
+import flr
+folder, config = sys.argv[1], json.loads(sys.argv[2])
+class Stop(Exception): pass
+def stop(line):
+    if line["round"] == 3:
+        raise Stop
+try:
+    flr.run(config, out=folder, on_round=stop)
+except Stop:
+    pass
+flr.resume(folder)
+local = (os.sep, "b'", "b\\"", "localhost", "127.0.0.1", "('127.0.0.1'")
+print(json.dumps([each for each in seen if not each.startswith(local)]))
+"""
+
+
+def _stopped_and_resumed(tracker: Any, folder: Path) -> list[str]:
+    """Trains in `folder`; the addresses, names and proxy calls that were tried."""
+    proxy = socket.create_server(("127.0.0.1", 0))
+    calls: list[str] = []
+
+    def listen() -> None:
+        while True:
+            try:
+                caller, _ = proxy.accept()
+            except OSError:
+                return
+            calls.append(caller.recv(200).decode("utf-8", "replace"))
+            caller.close()
+
+    threading.Thread(target=listen, daemon=True).start()
+    address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "WANDB_"))}
+    own |= {name: address for each in names for name in (each, each.lower())}
+    own |= {"NO_PROXY": "", "no_proxy": ""}
+    config = json.dumps({**TRACKED, "trackers": [tracker]})
+    command = [sys.executable, "-c", SCRIPT, str(folder), config]
+    done = subprocess.run(command, env=own, capture_output=True, text=True)
+    proxy.close()
+    assert done.returncode == 0, done.stderr
+    return [*json.loads(done.stdout.splitlines()[-1]), *calls]
+
+
+@pytest.fixture(scope="session")
+def stopped_and_resumed() -> Callable[[Any, Path], list[str]]:
+    """A run with a tracker, stopped and resumed while somebody looks for connections."""
+    return _stopped_and_resumed

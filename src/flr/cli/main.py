@@ -46,7 +46,8 @@ app.command()(reproduce)
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
 KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}
-KINDS |= {"backbones": "backbone"}
+KINDS |= {"backbones": "backbone", "optimizers": "optimizer", "schedules": "schedule"}
+KINDS |= {"trackers": "tracker"}
 
 
 def show_version(wanted: bool) -> None:

@@ -1,17 +1,21 @@
-"""What turns gradients into steps: one optimiser for each network, fresh in each task."""
+"""What turns gradients into steps: one optimiser for each network, fresh in each task.
+
+A new one is a registered function of parameters, step size, momentum and weight decay.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.optim.sgd import sgd
+from torch.optim import sgd as kernels
 
+from flr.client.schedules import learning_rate
 from flr.core.arrays import Arrays
 from flr.core.contract import Client
+from flr.core.registry import register
 
 
 class Optimizer(Protocol):
@@ -53,7 +57,7 @@ class SGD:
     def _step(self, places: list[int]) -> None:
         parameters = [self.parameters[i] for i in places]
         momenta = [self.momenta[i] for i in places] if self.momentum else []
-        sgd(
+        kernels.sgd(
             parameters,
             [p.grad for p in parameters if p.grad is not None],
             momenta,
@@ -83,12 +87,15 @@ class SGD:
 
 
 class Adam:
-    """torch's Adam, with what it remembers under names."""
+    """torch's Adam, with what it remembers under names; AdamW takes decay out of the gradient."""
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float, weight_decay: float) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor], lr: float, weight_decay: float, decoupled: bool = False
+    ) -> None:
         self.parameters = list(parameters)
         fused = all(p.device.type in ("cpu", "cuda") for p in self.parameters)
-        self.inner = torch.optim.Adam(self.parameters, lr, weight_decay=weight_decay, fused=fused)
+        family = torch.optim.AdamW if decoupled else torch.optim.Adam
+        self.inner = family(self.parameters, lr, weight_decay=weight_decay, fused=fused)
 
     def step(self) -> None:
         self.inner.step()
@@ -115,14 +122,36 @@ def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
     return torch.empty_like(parameter.detach()).copy_(value)
 
 
+@register("sgd", kind="optimizer", title="SGD")
+def sgd(
+    parameters: Iterable[Tensor], lr: float, momentum: float, weight_decay: float, /
+) -> Optimizer:
+    """Stochastic gradient descent with `momentum` and `weight_decay`."""
+    return SGD(parameters, lr, momentum, weight_decay)
+
+
+@register("adam", kind="optimizer", title="Adam")
+def adam(
+    parameters: Iterable[Tensor], lr: float, _momentum: float, weight_decay: float, /
+) -> Optimizer:
+    """Adam; `weight_decay` is added to the gradient, as in torch."""
+    return Adam(parameters, lr, weight_decay)
+
+
+@register("adamw", kind="optimizer", title="AdamW")
+def adamw(
+    parameters: Iterable[Tensor], lr: float, _momentum: float, weight_decay: float, /
+) -> Optimizer:
+    """Adam with `weight_decay` beside the gradient; 0, as everywhere here, unless it is given."""
+    return Adam(parameters, lr, weight_decay, decoupled=True)
+
+
 def make(c: Client, net: int) -> Optimizer:
     """A fresh optimiser for one network; `keep_optimizer` goes on with the last task's momentum."""
-    parameters, lr = c.model[net].parameters(), learning_rate(c)
-    made: Optimizer
-    if c.train.optimizer == "adam":
-        made = Adam(parameters, lr, c.train.weight_decay)
-    else:
-        made = SGD(parameters, lr, c.train.momentum, c.train.weight_decay)
+    parameters, train = c.model[net].parameters(), c.train
+    made: Optimizer = train.optimizer.build()(
+        parameters, learning_rate(c), train.momentum, train.weight_decay
+    )
     prefix = _prefix(net)
     kept = {k.removeprefix(prefix): v for k, v in c.state.items() if k.startswith(prefix)}
     if c.train.keep_optimizer and kept:
@@ -133,13 +162,6 @@ def make(c: Client, net: int) -> Optimizer:
 def keep(c: Client, net: int, optimizer: Optimizer) -> None:
     """Writes its arrays into the client's state."""
     c.state |= {_prefix(net) + name: value for name, value in optimizer.arrays().items()}
-
-
-def learning_rate(c: Client) -> float:
-    """The step size of this round."""
-    if c.train.lr_schedule == "cosine":
-        return c.train.lr * (1 + math.cos(math.pi * c.round / c.rounds)) / 2
-    return c.train.lr
 
 
 def _prefix(net: int) -> str:

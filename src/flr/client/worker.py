@@ -11,6 +11,7 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
+from flr.client.precision import bf16
 from flr.client.state import NoState, StateFiles
 from flr.client.what_leaves import FIT, run_task
 from flr.core import seeds
@@ -131,9 +133,9 @@ class ClientWorker:
         self.model.train(task.task == FIT)
         for weight in self.weights:  # an earlier task must leave no trace
             weight.grad = None
-        with torch.random.fork_rng(devices=[]):
-            seed = seeds.derive(self.spec.seed, "torch", task.client, task.step)
-            torch.default_generator.manual_seed(seed)  # for dropout and the like
+        seed = seeds.derive(self.spec.seed, "torch", task.client, task.step)
+        in_bf16 = self.spec.train.amp == "bf16"
+        with seeded(self.device, seed), bf16(self.model, self.device) if in_bf16 else nullcontext():
             sent = self.run(client, task)
         digest = ""
         if client.state:
@@ -201,6 +203,20 @@ class ClientWorker:
             make_batches=spec.batches,
             make_reference=partial(frozen_copy, self.model),
         )
+
+
+@contextmanager
+def seeded(device: torch.device, seed: int) -> Iterator[None]:
+    """torch's own generators, for dropout and the like; the caller's go on where they were."""
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.default_generator.manual_seed(seed)
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        elif device.type == "mps":
+            torch.mps.manual_seed(seed)
+        yield
 
 
 def frozen_copy(model: nn.ModuleList, c: Client) -> nn.ModuleList:

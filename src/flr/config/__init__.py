@@ -4,7 +4,8 @@ from flr.config.entry import ConfigEntry
 from flr.config.evaluation import Eval
 from flr.config.load import load, parse
 from flr.config.own_runs import load_run
-from flr.config.settings import Config, Data, ScenarioConfig, Train
+from flr.config.settings import Config, Data, ScenarioConfig
+from flr.config.train import Train
 
 __all__ = [
     "Config",

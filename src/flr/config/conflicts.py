@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 
+from flr.config import devices
 from flr.config.errors import ConfigProblem
 from flr.config.settings import Config
 from flr.config.toml_lines import Place
@@ -24,9 +24,10 @@ def conflicts(config: Config) -> Iterator[Conflict]:
         yield from _beside_a_saved_scenario(config)
     else:
         yield from _too_few_clients(config)
-    if "tensorboard" in config.trackers and importlib.util.find_spec("tensorboard") is None:
-        text = 'needs a package that is not installed. Run: pip install "flr[tensorboard]"'
-        yield [("trackers",)], ConfigProblem(("trackers",), text)
+    for index, entry in enumerate(config.trackers):
+        if not devices.only_reads() and not registry.is_installed(entry.build().package):
+            text = f'needs a package that is not installed. Run: pip install "flr[{entry.name}]"'
+            yield [("trackers",)], ConfigProblem(("trackers", index), text)
     if config.train.trainable != "all" and not config.train.model.is_backbone:
         yield from _nothing_to_freeze(config)
     yield from _of_selection(config)

@@ -19,8 +19,9 @@ from flr.config.entry import validate
 from flr.config.errors import ConfigProblem, cut, name_of, show, translate
 from flr.config.evaluation import Eval
 from flr.config.overrides import Where, apply
-from flr.config.settings import Config, ScenarioConfig, Train
+from flr.config.settings import Config, ScenarioConfig
 from flr.config.toml_lines import Place, find_lines
+from flr.config.train import Train
 from flr.core.errors import ConfigError
 from flr.core.registry import nearest
 

@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from flr.config.entry import STRICT, ConfigEntry, parse_entry, validate
 from flr.config.errors import ConfigProblem, ProblemsError, cut, translate
+from flr.config.fields import Count
 from flr.config.load import in_words, plain_tree, read_toml
-from flr.config.settings import Config, Count
+from flr.config.settings import Config
 from flr.config.toml_lines import Place
 from flr.core import registry
 from flr.core.errors import ConfigError

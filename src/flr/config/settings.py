@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +11,6 @@ from pydantic import (
     BaseModel,
     Field,
     PlainValidator,
-    field_validator,
     model_validator,
 )
 
@@ -21,42 +18,23 @@ from flr.config import devices
 from flr.config.entry import STRICT, ConfigEntry, as_toml, parse_entry
 from flr.config.errors import ConfigProblem, ProblemsError
 from flr.config.evaluation import Eval
+from flr.config.fields import Count, default, read_list, reads
+from flr.config.train import Train
 from flr.core.arrays import canonical_json
 from flr.core.bits import Bits
 from flr.core.combine import stack
 from flr.core.contract import Method
 from flr.core.errors import ConfigError
 
-Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
 
 
 _BESIDE = ("train", "test", "augment", "backbone", "views")  # of [data], no options of its source
 
 
-def _reads(kind: str, default: str, **more: Any) -> PlainValidator:
-    return PlainValidator(partial(parse_entry, kind, default=default, **more))
-
-
-def _default(kind: str, name: str) -> Any:
-    return Field(default_factory=partial(parse_entry, kind, name, default=name))
-
-
-def _read_model(raw: object) -> ConfigEntry:
-    """A backbone inside a model is read as one in `[data]` is: checked, with absolute paths."""
-    entry = parse_entry("model", raw, default="mlp")
-    if not entry.is_backbone:
-        return entry
-    try:
-        own = parse_entry("backbone", entry.options["backbone"], default="efficientnet-lite0")
-    except ProblemsError as found:
-        raise ProblemsError([problem.below(("backbone",)) for problem in found.found]) from None
-    return replace(entry, options={**entry.options, "backbone": own.short()})
-
-
-Partition = Annotated[ConfigEntry, _reads("partition", "iid", key="kind")]
-Noise = Annotated[ConfigEntry, _reads("noise", "none", key="kind")]
-Attack = Annotated[ConfigEntry, _reads("attack", "none", key="kind")]
+Partition = Annotated[ConfigEntry, reads("partition", "iid", key="kind")]
+Noise = Annotated[ConfigEntry, reads("noise", "none", key="kind")]
+Attack = Annotated[ConfigEntry, reads("attack", "none", key="kind")]
 
 
 class Data(BaseModel):
@@ -64,13 +42,13 @@ class Data(BaseModel):
 
     model_config = STRICT
 
-    source: Annotated[ConfigEntry, _reads("dataset", "digits", beside=_BESIDE)] = _default(
+    source: Annotated[ConfigEntry, reads("dataset", "digits", beside=_BESIDE)] = default(
         "dataset", "digits"
     )
     train: Count | None = None
     test: Count | None = None
     augment: Literal["auto", "none", "crop-flip", "window-flip"] = "auto"
-    backbone: Annotated[ConfigEntry, _reads("backbone", "efficientnet-lite0")] | None = None
+    backbone: Annotated[ConfigEntry, reads("backbone", "efficientnet-lite0")] | None = None
     views: Annotated[int, Field(ge=1, le=64)] = 1
 
     @model_validator(mode="after")
@@ -118,50 +96,6 @@ class ScenarioConfig(BaseModel):
     benchmark: Annotated[int, Field(ge=0)] = 0
 
 
-class Train(BaseModel):
-    """`[train]`: how a client trains, and how many are asked."""
-
-    model_config = STRICT
-
-    model: Annotated[ConfigEntry, PlainValidator(_read_model)] = _default("model", "mlp")
-    trainable: Literal["head", "last", "all"] = "all"
-    init: Annotated[Path, AfterValidator(Path.absolute)] | None = None
-    participation: Annotated[float, Field(gt=0, le=1)] = 0.25
-    epochs: Count = 5
-    batch: Count = 10
-    lr: Annotated[float, Field(gt=0)] = 0.1
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    clip: Annotated[float, Field(gt=0)] | None = None
-    lr_schedule: Literal["constant", "cosine"] = "constant"
-    keep_optimizer: bool = False
-    device: str = "cpu"
-    threads: Annotated[int, Field(ge=1, le=256)] = 1
-
-    @field_validator("device")
-    @classmethod
-    def _resolve_device(cls, device: str) -> str:
-        return devices.resolved(device)
-
-    @model_validator(mode="after")
-    def _one_beginning(self) -> Train:
-        if self.init is not None and self.model.brings_weights:
-            text = "gives the first weights, and so does pretrained = true. Remove one of them."
-            raise ProblemsError([ConfigProblem(("init",), text)])
-        return self
-
-    def table(self) -> dict[str, Any]:
-        """The TOML table of this section; "all" weights are trained where it says nothing."""
-        rest = {key: value for key, value in dict(self).items() if key != "trainable"}
-        some = {} if self.trainable == "all" else {"trainable": self.trainable}
-        return {**rest, "model": self.model.short(), **some}
-
-    def asked(self, clients: int) -> int:
-        """How many of so many clients a round asks; the summand mends 0.29 * 100 = 28.999..."""
-        return max(int(self.participation * clients + 1e-9), 1)
-
-
 def _read_methods(raw: object) -> tuple[ConfigEntry, ...]:
     """A name, a table or a list of those."""
     if not isinstance(raw, list | tuple):
@@ -170,15 +104,19 @@ def _read_methods(raw: object) -> tuple[ConfigEntry, ...]:
         raise ProblemsError(
             [ConfigProblem((), 'should name at least one method, for instance "flr".')]
         )
-    entries, problems = [], []
-    for index, item in enumerate(raw):
-        try:
-            entries.append(parse_entry("method", item, default="flr"))
-        except ProblemsError as found:
-            problems += [problem.below((index,)) for problem in found.found]
-    if problems:
-        raise ProblemsError(problems)
-    return tuple(entries)
+    return read_list("method", raw, default="flr")
+
+
+def _read_trackers(raw: object) -> tuple[ConfigEntry, ...]:
+    """A list of names and tables."""
+    if not isinstance(raw, list | tuple):
+        raise ProblemsError([ConfigProblem((), 'should be a list, for instance ["tensorboard"].')])
+    found = read_list("tracker", raw, default="tensorboard")
+    names = [entry.name for entry in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        text = f"names {' and '.join(twice)} more than once. Keep one of each."
+        raise ProblemsError([ConfigProblem((), text)])
+    return found
 
 
 class Config(BaseModel):
@@ -191,18 +129,18 @@ class Config(BaseModel):
     method: Annotated[tuple[ConfigEntry, ...], PlainValidator(_read_methods)] = Field(
         default_factory=lambda: _read_methods("flr")
     )
-    aggregate: Annotated[ConfigEntry, _reads("aggregator", "mean")] = _default("aggregator", "mean")
+    aggregate: Annotated[ConfigEntry, reads("aggregator", "mean")] = default("aggregator", "mean")
     workers: Count = 2
     min_replies: Count = 1
     drop: Annotated[float, Field(ge=0, lt=1)] = 0.0
     checkpoint_every: Count = 10
-    trackers: tuple[Literal["tensorboard"], ...] = ()
+    trackers: Annotated[tuple[ConfigEntry, ...], PlainValidator(_read_trackers)] = ()
     bits: Bits = "machine"
     data: Data = Field(default_factory=Data)
     scenario: ScenarioConfig = Field(default_factory=ScenarioConfig)
-    partition: Partition = _default("partition", "iid")
-    noise: Noise = _default("noise", "none")
-    attack: Attack = _default("attack", "none")
+    partition: Partition = default("partition", "iid")
+    noise: Noise = default("noise", "none")
+    attack: Attack = default("attack", "none")
     train: Train = Field(default_factory=Train)
     eval: Eval = Field(default_factory=Eval)
 
@@ -223,19 +161,31 @@ class Config(BaseModel):
 
     def on_device(self, device: str) -> Config:
         """The same, computed on a device of this machine."""
+        return self._moved_to(device).here()
+
+    def here(self) -> Config:
+        """The same; refused where this machine lacks a device of it, or cannot compute on it."""
+        device = self.train.device
         try:
-            train = self.train.model_copy(update={"device": devices.resolved(device)})
+            for device in self.train.every_device():
+                devices.by_name(device, "auto")
+                if self.train.amp == "bf16" and (why := devices.why_not_bf16(device)):
+                    raise ValueError(f'cannot compute amp = "bf16": {why}.')
         except ValueError as error:
             raise ConfigError(
                 f'Expected a device that trains; "{device}" {error} (`flr resume RUN --device cpu` '
                 "goes on with a run that another one began.)"
             ) from None
-        return self.model_copy(update={"train": train})
+        return self
 
     def anywhere(self) -> Config:
         """The same on its own device, or, where this machine lacks that, on what there is."""
-        known = self.train.device in devices.on_this_machine()
-        return self if known else self.on_device("auto")
+        known = self.train.main_device in devices.on_this_machine()
+        return self if known else self._moved_to("auto")
+
+    def _moved_to(self, device: str) -> Config:
+        train = self.train.model_copy(update={"device": device, "devices": ()})
+        return self.model_copy(update={"train": train})
 
     def build_method(self) -> Method:
         """The stack of all methods named."""
@@ -252,6 +202,7 @@ class Config(BaseModel):
         tree = {k: v for k, v in self._tree().items() if k not in free}
         tree["data"].pop("path", None)  # the scenario's hash holds the content
         tree["eval"].pop("metrics", None)  # they measure a result and do not shape it
+        tree["train"].pop("devices", None)
         for table in (tree["data"], tree["train"].get("model")):
             backbone = table.get("backbone") if isinstance(table, dict) else None
             if isinstance(backbone, dict) and "weights" in backbone:  # wherever the file lies
@@ -267,7 +218,7 @@ class Config(BaseModel):
                 **{key: getattr(self, key) for key in plain},
                 "method": methods[0] if len(methods) == 1 else methods,
                 "aggregate": self.aggregate.short(),
-                "trackers": self.trackers,
+                "trackers": [entry.short() for entry in self.trackers],
                 "bits": None if self.bits == "machine" else self.bits,
                 "data": self.data.table(),
                 "scenario": dict(self.scenario),

@@ -2,13 +2,15 @@
 
 torch takes the widest instructions that a processor has, and wider ones add up in another order.
 With `FLR_BITS=portable` in the environment, or `bits = "portable"` in a config, it takes AVX2,
-which nearly all have. That is decided when torch starts, so it has to be said before.
+which nearly all have. That is decided when torch starts, so it has to be said before. MKL,
+NumPy and OpenBLAS choose for themselves in the same way; scikit-learn's mixtures compute with them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Literal
 
 from flr.core.errors import ConfigError
@@ -17,6 +19,14 @@ Bits = Literal["machine", "portable"]
 
 ASKED = "FLR_BITS"
 SETTINGS = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+# Of libraries that cannot be asked what they took. NumPy's versions name AVX-512 in several ways.
+OTHERS = {
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "NPY_DISABLE_CPU_FEATURES": (
+        "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V4"
+    ),
+    "OPENBLAS_CORETYPE": "Haswell",
+}
 WIDER = ("AVX512",)  # by torch's names; what has less than AVX2 cannot be made to have more
 
 
@@ -30,8 +40,19 @@ def prepare() -> None:
         )
     if asked == "portable":
         os.environ.update(SETTINGS)
+        if _has_avx2():  # what is chosen by force is not checked
+            for name, value in OTHERS.items():
+                os.environ.setdefault(name, value)
         if "torch" in sys.modules:
             require("portable")
+
+
+def _has_avx2() -> bool:
+    """Whether the processor has it; on Linux alone one can see that without NumPy."""
+    try:
+        return "avx2" in Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return False
 
 
 def now() -> Bits:

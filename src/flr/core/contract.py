@@ -53,7 +53,7 @@ class Site:
     """
 
     name: str
-    x: Tensor  # n x ..., float32, normalised
+    x: Tensor  # n x ..., float32, normalised; int64 where they are numbers of tokens
     y: Tensor  # n, int64
     classes: int
     views: Tensor | None = None  # n x views x ..., of which each visit in training draws one

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import importlib.util
 import inspect
 import logging
 import pkgutil
@@ -31,6 +32,9 @@ KINDS = {  # where a kind's entries are: a new one is a new file in that package
     "partition": "flr.scenario.partitions",
     "noise": "flr.scenario.noises",
     "attack": "flr.scenario.attacks",
+    "optimizer": "flr.client.optimizer",
+    "schedule": "flr.client.schedules",
+    "tracker": "flr.report.trackers",
 }
 
 _DROPPED = sys.flags.optimize >= 2  # python -OO and PYTHONOPTIMIZE=2 run without docstrings
@@ -79,8 +83,8 @@ def register(
 
     Args:
         name: What a config writes.
-        kind: "method", "aggregator", "model", "backbone", "dataset", "partition", "noise" or
-            "attack".
+        kind: "method", "aggregator", "model", "backbone", "dataset", "partition", "noise",
+            "attack", "optimizer", "schedule" or "tracker".
         title: What tables and pictures write; the name if left out.
         paper: Where it was published.
         year: When.
@@ -178,6 +182,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """A question to append, or nothing when no known name is close."""
     near = difflib.get_close_matches(name[:60], list(known), n=1, cutoff=0.5)
     return f' Did you mean "{near[0]}"?' if near else ""
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package that an entry needs can be imported here."""
+    return importlib.util.find_spec(package) is not None
 
 
 def _load(kind: str) -> None:

@@ -70,6 +70,8 @@ class Traits:
         individual: Whether the server looks at single replies, not only at their sums.
         aggregates: Whether the method has an aggregation rule of its own.
         supervised: Whether it needs clean samples at the server.
+        changes_inputs: Whether it blends inputs or adds noise to them, which makes no sense of
+            numbers of tokens.
         approach: To wrong labels: "loss", "selection", "correction", "aggregation".
         owns: Hooks that no other method of a stack may define, though this one leaves them alone.
         note: What somebody who waits for a run should know.
@@ -88,6 +90,7 @@ class Traits:
     individual: bool = False
     aggregates: bool = False
     supervised: bool = False
+    changes_inputs: bool = False
     approach: tuple[str, ...] = ()
     owns: tuple[str, ...] = ()
     note: str = ""
@@ -109,6 +112,7 @@ class Traits:
             individual=any(one.individual for one in several),
             aggregates=any(one.aggregates for one in several),
             supervised=any(one.supervised for one in several),
+            changes_inputs=any(one.changes_inputs for one in several),
             approach=tuple(dict.fromkeys(sum((one.approach for one in several), ()))),
             owns=sum((one.owns for one in several), ()),
             note=" ".join(one.note for one in several if one.note),

@@ -63,15 +63,34 @@ def from_arrays(
     x_test: Array | Tensor | None = None,
     y_test: Array | Tensor | None = None,
     classes: tuple[str, ...] | None = None,
+    *,
+    tokens: bool = False,
 ) -> Dataset:
-    """A data set from NumPy or torch arrays (copied); by default a fixed fifth is for testing."""
+    """A data set from NumPy or torch arrays (copied); by default a fixed fifth is for testing.
+
+    Args:
+        x: Images (n x height x width, with channels or without), or features (n x d).
+        y: Class numbers or names.
+        x_test: Inputs of a test part of your own.
+        y_test: Its labels.
+        classes: Names of the class numbers.
+        tokens: Whether `x` holds numbers of tokens (n x length), for a network with an embedding:
+            then they stay whole numbers. Other whole numbers are standardised like all inputs.
+
+    Example:
+        >>> from flr.plugin import from_arrays
+        >>> sentences = [[1, 7, 2], [3, 7, 4], [1, 5, 2], [3, 5, 4]]  # numbers of words
+        >>> from_arrays(sentences, ["question", "answer"] * 2, tokens=True).input_shape
+        (3,)
+    """
     if (x_test is None) != (y_test is None):
         raise DataError(
             "Expected both x_test and y_test, or neither; got one of them. Pass the other too."
         )
 
     def samples(inputs: Any, labels: Any, suffix: str) -> Samples:
-        found = checks.inputs(inputs, f"x{suffix}"), checks.labels(labels, f"y{suffix}")
+        read = checks.tokens if tokens else checks.inputs
+        found = read(inputs, f"x{suffix}"), checks.labels(labels, f"y{suffix}")
         checks.same_length(*found, f"x{suffix}, y{suffix}")
         return Samples(*found, [])
 
@@ -147,9 +166,9 @@ def _check_classes(name: str, y: Tensor, classes: tuple[str, ...]) -> None:
 def normalization_of(x: Inputs) -> Normalization:
     """Mean and deviation of each channel or feature; what does not vary keeps its scale.
 
-    Texts and pictures on disk have none: it is their features that are measured.
+    Texts and pictures on disk have none: it is their features that are measured. Nor have tokens.
     """
-    if isinstance(x, Texts | Pictures):
+    if isinstance(x, Texts | Pictures) or (isinstance(x, Tensor) and x.dtype == torch.int64):
         return Normalization((), ())
     axes = [axis for axis in range(len(x.shape)) if axis != 1]
     n = math.prod(x.shape) / x.shape[1]

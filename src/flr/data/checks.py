@@ -67,6 +67,18 @@ def inputs(values: Any, where: str) -> Tensor:
     return torch.from_numpy(array)
 
 
+def tokens(values: Any, where: str) -> Tensor:
+    """Numbers of tokens as n x length, int64: whole numbers from 0."""
+    array = to_array(values, where)
+    if array.dtype.kind not in "iu" or array.ndim != 2 or 0 in array.shape or array.min() < 0:
+        raise DataError(
+            f"{where}: expected numbers of tokens, n x length, whole and from 0; got "
+            f"{array.dtype} of shape {times(array.shape)}. Pad texts to one length, and number "
+            "tokens from 0."
+        )
+    return torch.from_numpy(array.astype(np.int64))
+
+
 def _channels_first(array: Array) -> Array:
     """Channels: the axis of 1, 3 or 4 entries; if both or neither end could be, the smaller one."""
     if array.ndim == 3:

@@ -48,7 +48,10 @@ class LabeledData:
 
 @dataclass(frozen=True)
 class Normalization:
-    """(x - mean) / std for each channel (images) or feature, in the publisher's units."""
+    """(x - mean) / std for each channel (images) or feature, in the publisher's units.
+
+    Without mean and std inputs are numbers of tokens, which stay whole numbers.
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -57,6 +60,11 @@ class Normalization:
     def of_pixels(cls, mean: tuple[float, ...], std: tuple[float, ...]) -> Normalization:
         """From constants for pixels of 0 ... 1, as they are published, to those for 0 ... 255."""
         return cls(tuple(255 * m for m in mean), tuple(255 * s for s in std))
+
+    @property
+    def keeps_tokens(self) -> bool:
+        """Whether tensors hold numbers of tokens."""
+        return not self.mean
 
     @overload
     def __call__(self, x: Tensor) -> Tensor: ...
@@ -75,6 +83,8 @@ class Normalization:
         x = as_numbers(x)
         if not isinstance(x, Tensor):
             return replace(x, normalize=self)
+        if self.keeps_tokens:
+            return x.to(torch.int64)
         shape = (1, -1) + (1,) * (x.dim() - 2)
         mean = torch.tensor(self.mean, dtype=torch.float32).view(shape)
         std = torch.tensor(self.std, dtype=torch.float32).view(shape)

@@ -49,6 +49,7 @@ class Worker:
     pipe: Connection
     alive: Connection  # closed when this process dies, which ends the worker
     buffers: Sequence[SharedBuffer]  # for the arrays of its results, in turn
+    device: str
     broadcast: int = 0
     jobs: deque[int] = field(default_factory=deque)
     results: int = 0
@@ -79,8 +80,8 @@ class Pool:
             self.buffer = SharedBuffer.of(self.size)  # for what all workers get
         self.sent = replace(spec, method=with_code(spec.method), model=with_code(spec.model))
         try:
-            for _ in range(workers):
-                self.workers.append(self._start())
+            for device in spec.train.of_workers(workers):
+                self.workers.append(self._start(device))
         except BaseException:
             self.close()  # nobody else knows of those that have started
             raise
@@ -136,15 +137,17 @@ class Pool:
         except OSError:
             return  # the worker has died, which is noticed when its result is read
 
-    def _start(self) -> Worker:
+    def _start(self, device: str) -> Worker:
         ours, theirs = self.context.Pipe()
         watched, alive = self.context.Pipe(duplex=False)
         with in_shared_memory():
             buffers = [SharedBuffer.of(self.size) for _ in range(AHEAD)]
-        process = self._launch((theirs, watched, self.buffer, buffers, self.sent))
+        train = self.sent.train.model_copy(update={"device": device})
+        own = replace(self.sent, train=train)
+        process = self._launch((theirs, watched, self.buffer, buffers, own))
         theirs.close()
         watched.close()
-        return Worker(process, ours, alive, buffers)
+        return Worker(process, ours, alive, buffers, device)
 
     def _launch(self, given: tuple[Any, ...]) -> Any:
         """A new process; where the one that it would be forked from was killed, from another."""
@@ -169,7 +172,7 @@ class Pool:
         dead.process.kill()
         dead.pipe.close()
         dead.alive.close()
-        self.workers[self.workers.index(dead)] = new = self._start()
+        self.workers[self.workers.index(dead)] = new = self._start(dead.device)
         return new
 
 

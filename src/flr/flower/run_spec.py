@@ -41,7 +41,7 @@ class RunSpec:
             tree["data"] = shared
         if classes and config.scenario.benchmark:  # that there are clean samples
             tree["scenario"] = {"benchmark": config.scenario.benchmark}
-        for key in ("init", "device"):
+        for key in ("init", "device", "devices"):
             tree["train"].pop(key, None)
         tree = _without_paths(tree) if classes else tree
         backbone = config.data.backbone

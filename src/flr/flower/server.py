@@ -85,7 +85,7 @@ def resume(grid: Grid, asked: Flower) -> None:
             "Give the folder that the log of the stopped run names."
         )
     membership, config = Membership.load(folder), own_runs.load_run(folder, trust=asked.trust)
-    config = config.on_device(config.train.device)
+    config = config.here()
     log.info("Going on with %s; it keeps the settings it began with.", folder.resolve())
     flower = membership.flower.model_copy(update={"wait": asked.wait, "timeout": asked.timeout})
     membership = replace(membership, flower=flower, attempt=membership.attempt + 1)

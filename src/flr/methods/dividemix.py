@@ -74,6 +74,7 @@ class DivideMix(Method):
 
     traits = Traits(
         approach=("selection", "correction"),
+        changes_inputs=True,
         networks=2,
         cost=(
             "per batch and network one forward and one backward pass over four rows a sample, and "

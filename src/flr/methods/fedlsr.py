@@ -80,6 +80,7 @@ class FedLSR(Method):
 
     traits = Traits(
         approach=("loss",),
+        changes_inputs=True,
         cost="two forward and two backward passes per batch",
     )
 

@@ -110,6 +110,7 @@ class FedRN(Method):
         scores = (self.neighbours + 1,), "weights of own model and neighbours"
         return Traits(
             approach=("selection",),
+            changes_inputs=True,
             sends=(
                 Declared(
                     "fedrn.expertise",

@@ -61,7 +61,7 @@ class Mixup(Method):
 
     alpha: Annotated[float, Ge(0)] = 1.0
 
-    traits = Traits(approach=("loss",))
+    traits = Traits(approach=("loss",), changes_inputs=True)
 
     def batches(self, c: Client, epoch: int) -> Iterator[Batch]:
         for b in c.make_batches(c):

@@ -163,6 +163,8 @@ def _check_numbers(weights: Arrays, normalize: Normalization, shape: tuple[int, 
     for name, weight in weights.items():
         if not torch.isfinite(weight).all():
             raise ValueError(f"{name} has values that are no finite numbers")
+    if not (normalize.mean or normalize.std):
+        return  # numbers of tokens
     if not all(map(math.isfinite, (*normalize.mean, *normalize.std))) or min(normalize.std) <= 0:
         raise ValueError("mean and std of the inputs are not finite, or std is not above 0")
     if {len(normalize.mean), len(normalize.std)} - {1, shape[0]}:

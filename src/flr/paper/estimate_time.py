@@ -75,7 +75,7 @@ def seconds_of_a_step(config: Config) -> float:
     shape: tuple[int, ...] = _SHAPES.get(config.data.source.name, (3, 32, 32))
     if config.data.backbone is not None:
         shape = (_FEATURES.get(config.data.backbone.name, 1280),)
-    device = torch.device(config.train.device)
+    device = torch.device(config.train.main_device)
     network = config.train.model.build()(shape, _CLASSES.get(config.data.source.name, 10)).to(
         device
     )

@@ -74,7 +74,8 @@ def identity(config: Config) -> dict[str, Any]:
     tree = tomllib.loads(config.to_toml())
     for name in _IRRELEVANT:
         tree.pop(name, None)
-    tree["train"].pop("device", None)
+    for name in ("device", "devices"):
+        tree["train"].pop(name, None)
     for kind, entry in (("data", config.data.source), ("noise", config.noise)):
         # files that are the same wherever they lie can be found without a path
         path = inspect.signature(_factory(entry)).parameters.get("path")
@@ -205,7 +206,7 @@ def write(folder: Path, table: str, run: Run) -> Cell:
         "curve": _curve(run.metrics),
         "revision": revision(),
         "revisions": revisions(run.config.build_method()),
-        "made_with": run_record.made_with(),
+        "made_with": run_record.made_with(run.config),
         "made": datetime.now(UTC).date().isoformat(),
     }
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)

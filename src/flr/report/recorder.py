@@ -15,7 +15,7 @@ from flr.core.arrays import Arrays
 from flr.core.observers import ClientOutcome, RoundEnd, RoundScore
 from flr.report import jsonl
 from flr.report import metrics as measures
-from flr.report.trackers import Tracker
+from flr.report.trackers.common import Session
 
 METRICS = "metrics.jsonl"
 CLIENTS = "clients.jsonl"
@@ -36,7 +36,7 @@ class Recorder:
     classes: tuple[str, ...]
     rounds: int
     every: int
-    trackers: Sequence[Tracker] = ()
+    trackers: Sequence[Session] = ()
     on_round: Callable[[dict[str, Any]], None] | None = None
     views: Views | None = None  # of the test set, where a method trains several networks
     sites: Sequence[str] | None = None  # names, where clients have some

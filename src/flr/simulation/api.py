@@ -150,7 +150,7 @@ def resume(
     """
     folder = Path(folder)
     config = read_config(folder, trust=trust)
-    config = config.on_device(device or config.train.device)
+    config = config.here() if device is None else config.on_device(device)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
     if config.workers > 1:

@@ -54,7 +54,9 @@ def load_data(config: Config, data: Any = None) -> Dataset:
 
 def make_embedder(config: Config, backbone: ConfigEntry) -> Embedder:
     """Computes features as the config says, in as many workers as train later."""
-    return Embedder(backbone, config.workers, config.train.device)
+    return Embedder(
+        backbone, len(config.train.of_workers(config.workers)), config.train.main_device
+    )
 
 
 def load_raw_data(config: Config, data: Any = None) -> Dataset:
@@ -108,6 +110,8 @@ def check_fits(config: Config, dataset: Dataset, scenario: Scenario) -> nn.Modul
             f'the data set has inputs of shape {shape}. Use augment = "none".'
         )
     check_sizes(config, dataset, networks[0])
+    if dataset.normalize.keeps_tokens and isinstance(dataset.train.x, Tensor):
+        check_tokens(config, networks[0], dataset.train.x[:2], bool(len(scenario.levels)))
     if len(scenario.levels) and not isinstance(dataset.train.x, Tensor):
         raise ConfigError(
             f"The scenario has noise on inputs, which needs them in memory; those of {dataset.name}"
@@ -161,6 +165,26 @@ def check_sizes(config: Config, dataset: Dataset, network: nn.Module) -> None:
             ) from error
 
 
+def check_tokens(config: Config, network: nn.Module, x: Tensor, noisy: bool) -> None:
+    """Numbers of tokens cannot be blended; and not every network takes them."""
+    if noisy or config.build_method().traits.changes_inputs:
+        who = f'[noise] kind = "{config.noise.name}"' if noisy else f'method "{config.label}"'
+        raise ConfigError(
+            f"Expected inputs that {who} may blend or add noise to; these are numbers of tokens, "
+            "and a number between two tokens is another one. Use another one, or features of "
+            "the texts ([data] backbone)."
+        )
+    try:
+        with torch.no_grad():
+            copy.deepcopy(network).eval()(x.to(torch.int64))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise ConfigError(
+            f"[train] model = {config.train.model.name!r} should take numbers of tokens (whole, "
+            f"n x {x.shape[1]}); it does not ({error}). Use a network of your own that begins with "
+            "an embedding of all of them."
+        ) from error
+
+
 def make_sites(dataset: Dataset, scenario: Scenario) -> SiteTable:
     """What the sites of a scenario hold: inputs and given labels, no clean one."""
     x = dataset.normalize(dataset.train.x)
@@ -185,12 +209,13 @@ def make_worker_spec(
 ) -> WorkerSpec:
     """What the workers of this run are made from; holds no clean label."""
     bits.require(config.bits)
+    train = config.train.model_copy(update={"device": config.train.main_device})
     return WorkerSpec(
         method=config.build_method(),
         sites=sites,
         model=finetune.factory_of(config.train.model, task_spec.normalize, config.train.trainable),
         input_shape=task_spec.input_shape,
-        train=config.train,
+        train=train,
         seed=config.seed,
         batches=Batches.of(task_spec),
         state=state,
@@ -246,7 +271,7 @@ def views_of(config: Config, networks: nn.ModuleList, test: Numbers) -> Views | 
     """The test set by each network and by all, where a method trains several."""
     if len(networks) == 1:
         return None
-    networks = networks.to(config.train.device)
+    networks = networks.to(config.train.main_device)
 
     def views(weights: Arrays) -> dict[str, Tensor]:
         load_weights(networks, weights)

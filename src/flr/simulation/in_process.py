@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from flr.simulation.build import (
     views_of,
 )
 from flr.simulation.run import OnRound, ReportFacts, recorder_options, run_federation, write_results
+
+log = logging.getLogger("flr")
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def run_in_process(
         chosen = attackers(attack.clients, len(scenario.sites), scenario.seed)
         counted = claims(attack, chosen, sizes)
         adversary = Adversary(attack, frozenset(chosen), config.seed, server.buffers, counted)
-        workers = min(config.workers, server.per_round)
+        workers = min(processes(config), server.per_round)
         with closing(LocalTransport(spec, workers, config.drop, adversary)) as transport:
             recorder = TruthRecorder(
                 **recorder_options(config, folder),
@@ -116,6 +119,18 @@ def run_in_process(
     attackers_of = attack_of(config, scenario)
     facts = ReportFacts(scenario.hash, recorder.noise, attackers_of, commonest=recorder.commonest)
     write_results(config, data.task_spec, spec.method, server, folder, facts)
+
+
+def processes(config: Config) -> int:
+    """How many train clients; says so where they are fewer than `workers`."""
+    found = len(config.train.of_workers(config.workers))
+    if found < config.workers:
+        log.warning(
+            "One process trains on %s, not %s: each would take some of its memory. For several, "
+            'name the device of each: [train] devices = ["%s"] gives all of them this one.',
+            *(config.train.main_device, config.workers, config.train.main_device),
+        )
+    return found
 
 
 def claims(attack: Attack, attackers: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:

@@ -16,11 +16,12 @@ from flr.engine.federation import Federation, States, Transport
 from flr.engine.selection import Selection
 from flr.models import model_file
 from flr.models.embedding import Embedder
-from flr.report import html, jsonl, summary, trackers
+from flr.report import html, jsonl, summary
 from flr.report import recorder as records
 from flr.report.describe import COUNTED, leaves_the_site
 from flr.report.recorder import Recorder
 from flr.report.summary import NoiseRates
+from flr.report.trackers import common as trackers
 from flr.simulation import run_record
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -33,7 +34,10 @@ def recorder_options(config: Config, folder: Path) -> dict[str, Any]:
         "rounds": config.rounds,
         "every": config.eval.every,
         "metrics": config.eval.metrics,
-        "trackers": trackers.make(config.trackers, folder),
+        "trackers": trackers.start(
+            {entry.name: entry.build() for entry in config.trackers},
+            trackers.TrackedRun(folder, run_record.settings_of(config)),
+        ),
     }
 
 
@@ -176,4 +180,4 @@ def write_results(
     counted = COUNTED if config.eval.validation else []
     leaves = [*leaves_the_site(method), *counted, *about.also_leaves]
     html.run_page(folder, leaves, about.repeat_with, about.sites)
-    run_record.finish(folder)
+    run_record.finish(folder, config)

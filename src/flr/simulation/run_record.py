@@ -31,10 +31,13 @@ FIXED = (CONFIG, "scenario.safetensors")  # written before the first round
 RESULTS = (METRICS, CLIENTS, model_file.NAME, summary.NAME, html.CURVES, html.NAME)
 # What may change between two parts of a run: more rounds, and where and how it is computed. The
 # scenario has a fingerprint of the data, so that they may lie elsewhere.
-FREE = ("rounds", "workers", "checkpoint_every", "trackers", "train.device", "data.path")
+FREE = (
+    *("rounds", "workers", "checkpoint_every", "trackers"),
+    *("train.device", "train.devices", "data.path"),
+)
 
 
-def made_with() -> dict[str, str]:
+def made_with(config: Config) -> dict[str, str]:
     """What the last bits of a result depend on besides config and data."""
     return {
         "bits": bits.now(),
@@ -42,12 +45,14 @@ def made_with() -> dict[str, str]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "cpu": torch.backends.cpu.get_cpu_capability(),  # which instructions torch uses
+        "numpy_cpu": numpy_capability(),
+        "device": device_name(config.train.main_device),
     }
 
 
 def begin(folder: Path, config: Config) -> None:
     """Vouches for what is there before the first round."""
-    facts = {"made_with": [made_with()], "backbone": _weights_of(config)}
+    facts = {"made_with": [made_with(config)], "backbone": _weights_of(config)}
     seal.write_record(folder, facts | {"settings": settings_of(config)}, FIXED)
 
 
@@ -80,15 +85,15 @@ def go_on(folder: Path, config: Config) -> None:
             "would come of them. Install or give the same weights, or run again."
         )
     known = record.get("made_with") or []
-    facts = {"made_with": _with_this(known), "backbone": backbone}
+    facts = {"made_with": _with_this(known, made_with(config)), "backbone": backbone}
     seal.write_record(folder, facts | {"settings": settings_of(config)}, FIXED)
 
 
-def finish(folder: Path) -> None:
+def finish(folder: Path, config: Config) -> None:
     """Vouches for the results too."""
     record = seal.read_record(folder) or {}
     facts = {
-        "made_with": record.get("made_with") or [made_with()],
+        "made_with": record.get("made_with") or [made_with(config)],
         "backbone": record.get("backbone", ""),
     }
     if "settings" in record:
@@ -115,7 +120,7 @@ def refuse_other_settings(folder: Path, before: Mapping[str, Any], now: Mapping[
     raise ConfigError(
         f"Expected {folder / CONFIG} with the settings that the run began with; some are others: "
         f"{listed}. Put them back to go on (rounds may grow; workers, checkpoint_every, trackers, "
-        "train.device and data.path are free), or begin a new run with these: "
+        "train.device, train.devices and data.path are free), or begin a new run with these: "
         f"flr run {folder / CONFIG} --out NEW."
     )
 
@@ -130,10 +135,24 @@ def _weights_of(config: Config) -> str:
     return Embedder(backbone).backbone.fingerprint() if backbone else ""
 
 
-def _with_this(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def numpy_capability() -> str:
+    """The widest instructions that NumPy takes, by its name for them."""
+    known: Any = np.show_config(mode="dicts")
+    found = known.get("SIMD Extensions", {}).get("found") or ["baseline"]
+    return str(found[-1])
+
+
+def device_name(device: str) -> str:
+    """A device, and which kind of GPU it is."""
+    kind, _, number = device.partition(":")
+    return f"{kind} ({torch.cuda.get_device_name(int(number or 0))})" if kind == "cuda" else device
+
+
+def _with_this(known: list[dict[str, Any]], now: dict[str, str]) -> list[dict[str, Any]]:
     """The list of what the run was made with; warns where something is new."""
-    now = made_with()
-    before = {"bits": "machine", **known[-1]} if known else now  # some versions did not say bits
+    # some versions did not say all of it
+    unsaid = {"bits": "machine", "device": now["device"], "numpy_cpu": now["numpy_cpu"]}
+    before = {**unsaid, **known[-1]} if known else now
     if before == now:
         return known or [now]
     changed = [
