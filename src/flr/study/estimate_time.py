@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from flr.config import Config
 from flr.core.arrays import canonical_json
 from flr.core.errors import DataError
-from flr.paper import results
 from flr.simulation.build import threads
+from flr.study import results
 
 _STEPS = 20
 _SHAPES = {"cifar10": (3, 32, 32), "cifar100": (3, 32, 32), "clothing1m": (3, 224, 224)}

@@ -15,8 +15,8 @@ from dataclasses import replace
 from types import FrameType
 
 from flr.core.errors import FlrError, RunError
-from flr.paper.experiment import Experiment
-from flr.paper.runner import Runner
+from flr.study.experiment import Experiment
+from flr.study.runner import Runner
 
 Queue = Sequence[tuple[Experiment, tuple[int, ...]]]  # each with the seeds it is trained with
 

@@ -19,13 +19,13 @@ from flr.core.errors import ConfigError, FlrError
 from flr.core.registry import unknown
 from flr.data.build import subset
 from flr.data.dataset import Dataset
-from flr.paper import results
-from flr.paper.experiment import Coordinates, Experiment, Models, merge
-from flr.paper.results import Cell
 from flr.scenario.scenario import Scenario
 from flr.simulation import api
 from flr.simulation.build import load_data, load_scenario
 from flr.simulation.run import OnRound
+from flr.study import results
+from flr.study.experiment import Coordinates, Experiment, Models, merge
+from flr.study.results import Cell
 
 Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
 
@@ -204,7 +204,7 @@ class Runner:
             try:
                 self.scenario(config)
             except FlrError as error:
-                raise type(error)(f"{experiment.name} ({experiment.scale}): {error}") from error
+                raise type(error)(f"{experiment.label}: {error}") from error
 
 
 @dataclass(frozen=True)
