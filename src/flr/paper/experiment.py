@@ -105,11 +105,11 @@ def _short(document: dict[str, Any], scale: str) -> dict[str, Any]:
     return merge(QUICK, QUICK_FEATURES) if scale == "features" else QUICK
 
 
-def scales(name: str) -> Sequence[str]:
+def scales(name: str) -> Sequence[Scale]:
     """The scales of an experiment; what is only looked at is the same at all."""
     document = _document(name)
     trained = "rows" in document and "settings" in document
-    return [each for each in OVER if each in document or not trained] + ["paper"]
+    return [*(each for each in OVER if each in document or not trained), "paper"]
 
 
 def _document(name: str) -> dict[str, Any]:
