@@ -16,16 +16,19 @@ from flr.core.registry import register  # noqa: E402
 from flr.core.traits import Declared, Traits  # noqa: E402
 from flr.methods.shared.soft_labels import LabelMixture  # noqa: E402
 from flr.simulation.api import Run, resume, run  # noqa: E402
+from flr.study.api import Sweep, sweep  # noqa: E402
 
 __all__ = [
     "Declared",
     "LabelMixture",
     "Method",
     "Run",
+    "Sweep",
     "Traits",
     "audit_labels",
     "register",
     "resume",
     "run",
+    "sweep",
 ]
 __version__ = "0.1.0"

@@ -389,6 +389,7 @@ def test_a_queue_trains_all_in_lanes_and_what_is_shared_once(runner, lanes):
 
 def test_a_run_that_fails_stops_no_other_of_a_queue(runner):
     broken = {"flr": {"title": "FLR", "method": "flr", "train": {"lr": 1e30, "momentum": 0.0}}}
+    failed = queue.train(runner, [(toy(rows=broken), (1,)), (toy(), (2,))])
     with pytest.raises(RunError, match=r"1 did not: toy, .*FLR, noise"):
-        queue.train(runner, [(toy(rows=broken), (1,)), (toy(), (2,))])
+        queue.require_all(failed)
     assert len(results.names(runner.folder)) == 5

@@ -26,6 +26,7 @@ from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.relabel import relabel
 from flr.cli.reproduce import reproduce
+from flr.cli.sweep import sweep
 from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, put, say
 from flr.config.own_runs import in_run_folder
 from flr.core import registry
@@ -43,6 +44,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 app.add_typer(site.app, name="site")
 app.command()(reproduce)
+app.command()(sweep)
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
 KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}

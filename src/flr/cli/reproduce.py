@@ -112,7 +112,7 @@ def reproduce(
     if train:
         portable.restart()
     if train and (name == ALL or lanes > 1):
-        queue.train_in_lanes(runner, found, parts, lanes)
+        queue.require_all(queue.train_in_lanes(runner, found, parts, lanes))
         train = False
     for each, chosen in {each.name: (each, chosen) for each, chosen in found}.values():
         make(runner.reproduce(each, chosen, parts) if train else runner.gather(each, chosen))

@@ -19,11 +19,13 @@ from flr.core.errors import ConfigError, FlrError
 from flr.core.registry import unknown
 from flr.data.build import subset
 from flr.data.dataset import Dataset
+from flr.report import summary
 from flr.scenario.scenario import Scenario
 from flr.simulation import api
 from flr.simulation.build import load_data, load_scenario
 from flr.simulation.run import OnRound
 from flr.study import results
+from flr.study.estimate_time import Sizes
 from flr.study.experiment import Coordinates, Experiment, Models, merge
 from flr.study.results import Cell
 
@@ -52,6 +54,8 @@ class Runner:
     changes: Mapping[str, Any] = field(default_factory=dict)  # laid over every config
     workers: int = 2
     watch: Watch = unseen
+    keep: bool = False  # run folders, besides their cells
+    share: tuple[int, int] | None = None  # (i, n): only the i-th of every n runs, from 0
     _datasets: dict[str, Dataset] = field(default_factory=dict, init=False, repr=False)
 
     def reproduce(
@@ -120,7 +124,7 @@ class Runner:
             models = experiment.models
             if models == "need" and place.seed != seeds[0]:  # pictures are of the first seed's
                 models = "keep"
-            asked = place.row in rows and place.setting in settings
+            asked = place.row in rows and place.setting in settings and self._shares(number - 1)
             if asked and not self._has(results.hash_of(config), models):
                 row, setting = experiment.rows[place.row], experiment.settings[place.setting]
                 label = f"{number}/{len(configs)} {row.title}, {setting.title}, seed {place.seed}"
@@ -130,6 +134,15 @@ class Runner:
             first = MissingRun(before, "the network that all start from", "need")
             return {results.hash_of(before): first, **found}
         return found
+
+    def _shares(self, number: int) -> bool:
+        """Whether a run is this process's where a cluster has dealt them out."""
+        return self.share is None or number % self.share[1] == self.share[0]
+
+    def kept(self, name: str) -> str:
+        """The run folder of a cell, or nothing where there is none."""
+        folder = self.folder / "runs" / name
+        return str(folder) if (folder / summary.NAME).exists() else ""
 
     def _has(self, name: str, models: Models) -> bool:
         """Whether nothing has to be trained."""
@@ -166,6 +179,8 @@ class Runner:
             write_atomically(self.model(name), (run_folder / "model.safetensors").read_bytes())
         if results.read(self.folder, name) is None:  # one that came from elsewhere stays
             results.write(self.folder, table, run)
+        if self.keep:
+            return
         shutil.rmtree(done, ignore_errors=True)  # of a stop in the middle of the next two lines
         run_folder.rename(done)  # last: until then a stop costs nothing
         shutil.rmtree(done)
@@ -189,6 +204,12 @@ class Runner:
         if config.data.backbone is None:
             dataset = subset(dataset, config.data.train, config.data.test)
         return dataset, load_scenario(config, dataset)
+
+    def sizes(self, config: Config) -> Sizes:
+        """What of a run's data decides how long it takes."""
+        dataset = self.dataset(config)
+        samples = config.data.train or len(dataset.train.y)
+        return Sizes(dataset.input_shape, len(dataset.classes), samples)
 
     def model(self, name: str) -> Path:
         """Where the model of a cell lies, if it was kept."""
