@@ -15,6 +15,7 @@ from flr.core.contract import Method  # noqa: E402
 from flr.core.registry import register  # noqa: E402
 from flr.core.traits import Declared, Traits  # noqa: E402
 from flr.methods.shared.soft_labels import LabelMixture  # noqa: E402
+from flr.report.compare import compare  # noqa: E402
 from flr.simulation.api import Run, resume, run  # noqa: E402
 from flr.study.api import Sweep, sweep  # noqa: E402
 
@@ -26,6 +27,7 @@ __all__ = [
     "Sweep",
     "Traits",
     "audit_labels",
+    "compare",
     "register",
     "resume",
     "run",

@@ -22,6 +22,7 @@ WORDS = {  # how heads call what has a long name
 }
 
 
+_ACCURACIES = ("accuracy.last10", "accuracy.last", "accuracy.best", "selection.accuracy")
 _NO_MEASURES = ("seed", "attack", "per_client", "per_class")
 
 
@@ -100,7 +101,7 @@ def measures(results: ExperimentResults) -> Table:
             minutes = fmean(each["seconds"] or 0.0 for each in own) / 60
             rows.append([setting.title, row.title, str(len(found)), *cells, f"{minutes:.1f}"])
     heads = ["setting", "method", "n", *map(_head, paths), "minutes"]
-    caption = f"All in %, last round where nothing else is said. {INTERVAL}."
+    caption = f"All in %; memorized and what follows it: means of the last ten rounds. {INTERVAL}."
     return Table(heads, rows, caption, align="ll", rules=[rule for rule in rules if rule])
 
 
@@ -175,12 +176,13 @@ def _shown(key: str) -> bool:
     """Whether a measure is one for a page: accuracies, and what became of wrong labels."""
     kind, _, rest = key.partition(".")
     late = rest in ("last10.server.noisy_memorized", "last10.client.noisy_memorized")
-    return late or (kind == "accuracy" and not rest.endswith("round"))
+    return late or key in _ACCURACIES or (kind == "metrics" and rest.endswith(".last10"))
 
 
 def _head(key: str) -> str:
-    name = key.partition(".")[2]
-    return WORDS.get(name.removeprefix("last10."), name.replace("_", " ").replace(".", " "))
+    name = key.partition(".")[2].removeprefix("last10.").removesuffix(".last10")
+    name = "chosen" if key == "selection.accuracy" else name
+    return WORDS.get(name, name.replace("_", " "))
 
 
 def _plain(tree: Mapping[str, Any], key: str) -> Any:
