@@ -20,8 +20,9 @@ from flr.paper.pages import claims as page
 from flr.report.memorization import KEYS
 from flr.report.summary import SIDES
 from flr.study.experiment import Coordinates
+from flr.study.experiment_results import ExperimentResults
 from flr.study.results import Cell
-from flr.study.runner import ExperimentResults, Runner
+from flr.study.runner import Runner
 
 SEEDS = (1, 2, 3)
 

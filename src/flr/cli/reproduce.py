@@ -25,8 +25,9 @@ from flr.simulation.run import OnRound
 if TYPE_CHECKING:
     from flr.config import Config
     from flr.study.experiment import Experiment
+    from flr.study.experiment_results import ExperimentResults
     from flr.study.queue import Queue
-    from flr.study.runner import ExperimentResults, Runner
+    from flr.study.runner import Runner
 
 
 class Scale(StrEnum):

@@ -17,7 +17,7 @@ from flr.scenario.noises import asymmetric
 from flr.scenario.scenario import Scenario
 from flr.scenario.truth import Truth
 from flr.study.experiment import Coordinates
-from flr.study.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 Matrix = np.ndarray[Any, Any]
 

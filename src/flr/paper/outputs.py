@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from flr.paper import analyses, figures, tables
 from flr.report.table import Table
 from flr.study.experiment import Experiment
-from flr.study.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 T = TypeVar("T")
 UNIT = "test accuracy, last ten rounds (%)"

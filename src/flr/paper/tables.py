@@ -11,7 +11,7 @@ from flr.paper.experiment import published
 from flr.report.memorization import KEYS
 from flr.report.table import Table
 from flr.study.experiment import Experiment, Part
-from flr.study.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 NOTHING = "–"
 _SHARES = [(side, key) for side in ("server", "client") for key in KEYS]

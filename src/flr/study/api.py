@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flr.study.experiment import Experiment
+    from flr.study.experiment_results import ExperimentResults
     from flr.study.queue import Failures
-    from flr.study.runner import ExperimentResults, Runner, Watch
+    from flr.study.runner import Runner, Watch
 
 OUT = Path("sweeps")
 

@@ -13,8 +13,8 @@ from flr.core.arrays import write_atomically
 from flr.report import curves, forest, html, style, table
 from flr.study import results as cells
 from flr.study import statistics, tables
+from flr.study.experiment_results import ExperimentResults
 from flr.study.queue import Failures
-from flr.study.runner import ExperimentResults
 
 log = logging.getLogger("flr")
 

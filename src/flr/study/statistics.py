@@ -9,8 +9,8 @@ from scipy import stats
 
 from flr.core.errors import ConfigError
 from flr.report.paired_runs import Estimate, estimate
+from flr.study.experiment_results import ExperimentResults
 from flr.study.results import Cell
-from flr.study.runner import ExperimentResults
 
 
 @dataclass(frozen=True)

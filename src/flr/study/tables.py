@@ -11,7 +11,7 @@ from flr.config.overrides import dotted
 from flr.report.paired_runs import Estimate, estimate
 from flr.report.table import Table
 from flr.study import statistics
-from flr.study.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 NOTHING = "–"
 INTERVAL = "±: half-width of the 95 % t-interval over seeds, from two on"

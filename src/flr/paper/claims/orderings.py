@@ -14,7 +14,7 @@ from flr.report.memorization import KEYS
 from flr.report.paired_runs import estimate
 from flr.report.table import Table
 from flr.study.experiment import Experiment
-from flr.study.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 
 class Pair(NamedTuple):

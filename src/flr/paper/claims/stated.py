@@ -16,7 +16,7 @@ from flr.paper.claims.comparisons import AllResults, compared
 from flr.paper.claims.judgement import Claim, Place
 from flr.paper.claims.rule import Judged, JudgedPlace, by_papers_measure, judge
 from flr.paper.experiment import claims_of, load
-from flr.study.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 OURS = "(ours)"  # in the title of a claim that is not the paper's
 FUNCTIONS = {"within": within_runs, "across": across_runs}

@@ -15,8 +15,8 @@ from flr.paper.experiment import claims_of
 from flr.report import html, style, table
 from flr.report.paired_runs import estimate
 from flr.report.table import Table
+from flr.study.experiment_results import ExperimentResults
 from flr.study.results import revision
-from flr.study.runner import ExperimentResults
 
 INDEX = "index.html"
 

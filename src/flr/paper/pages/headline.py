@@ -16,7 +16,7 @@ from flr.report import html, style
 from flr.report.formatting import percent
 from flr.report.paired_runs import estimate
 from flr.report.style import Curve
-from flr.study.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 EXPERIMENT, SETTING = "fig-longer", "iid"
 BEGIN, END = "<!-- headline -->\n", "<!-- /headline -->\n"

@@ -8,7 +8,7 @@ from flr.paper.claims.comparisons import AllResults
 from flr.paper.experiment import papers_order
 from flr.paper.pages import experiment as experiments
 from flr.report import html
-from flr.study.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 PAGE = "README.md"
 
