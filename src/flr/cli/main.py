@@ -276,7 +276,9 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:
-            errors.print("Stopped. `flr reproduce` and `flr data get` go on when started again.")
+            errors.print(
+                "Stopped. `flr sweep`, `flr reproduce` and `flr data get` go on when started again."
+            )
         sys.stdout.flush()  # while what goes wrong can still be told
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:
