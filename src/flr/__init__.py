@@ -1,8 +1,8 @@
 """Federated learning when labels are wrong: FLR, its baselines, and what was memorized where.
 
 `flr.run(config)` trains a simulated federation and returns a `Run`; `flr.resume(folder)` goes on
-with one. `flr.sweep(study)` runs many that belong together, and `flr.compare(runs)` says what they
-say together. `flr.audit_labels(labels, features=...)` says which labels look wrong, without any run.
+with one. `flr.sweep(study)` runs many that belong together; `flr.compare(runs)` says what they do
+together. `flr.audit_labels(labels, features=...)` says which labels look wrong, without any run.
 `flr.LabelMixture` is FLR's regulariser for your own training loop. `flr.register`,
 `flr.Method`, `flr.Traits` and `flr.Declared` are what a method of your own needs.
 """
