@@ -29,9 +29,9 @@ from flr.audit.run_clients import open_run
 from flr.audit.scores import Scores, from_posterior, score
 from flr.core import seeds
 from flr.data.dataset import Dataset
-from flr.paper.results import revision
 from flr.report.audit_truth import Measured, judge, overall
 from flr.scenario.truth import Truth
+from flr.study.results import revision
 
 QUALITY = {  # cleanlab's score, and whether it is adjusted for unequal classes
     "self-confidence": ("self_confidence", False),

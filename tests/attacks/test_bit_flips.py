@@ -17,7 +17,7 @@ from toys import bits, train, train_until
 
 import flr
 from flr.core.errors import FlrError
-from flr.report import paired_runs
+from flr.report import run_records
 
 SAMPLE = 20
 NOT_READ = {".lock", "report.html", "curves.png"}  # by flr; people see what is wrong with them
@@ -41,7 +41,7 @@ def looked_at(folder: Path) -> str:
     """What a reader takes from a finished run: all that the commands read."""
     run = flr.Run(folder)
     run.model()
-    compared = paired_runs.read_run(folder)
+    compared = run_records.read_run(folder)
     return repr((bits(run), run.metrics, run.clients, compared.summary, compared.options))
 
 

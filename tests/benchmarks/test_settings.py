@@ -7,7 +7,8 @@ from typing import Any
 
 from benchmarks.studies import settings
 from flr.config import Config, parse
-from flr.paper.experiment import Coordinates, load
+from flr.paper.experiment import load
+from flr.study.experiment import Coordinates
 
 
 def test_the_page_is_of_the_kept_numbers():

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from flr.paper import pages, results
+from flr.paper import pages
 from flr.paper.claims import stated
-from flr.paper.experiment import OVER, names, papers_order
+from flr.paper.experiment import OVER, claims_of, names, papers_order
 from flr.paper.pages import claims, headline, overview
+from flr.study import results
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_failed_claim_without_a_note_of_its_scale_is_not_looked_into_yet(found
 def test_every_claim_of_every_experiment_is_on_the_page_of_claims(found):
     tested = [(where, what) for claim in stated.stated() for where, what in claim.tests]
     for name, each in found["features"].items():
-        for claim in each.experiment.claims:
+        for claim in claims_of(each.experiment):
             begins = [says for where, says in tested if where == name]
             assert any(claim.says.strip().startswith(says) for says in begins), (name, claim.says)
 

@@ -16,7 +16,7 @@ from flr.core.arrays import canonical_json
 from flr.core.errors import ConfigError, DataError
 from flr.engine import checkpoint
 from flr.models import model_file
-from flr.report import paired_runs
+from flr.report import run_records
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_a_damaged_result_is_refused_until_it_is_made_again(name, whole, tmp_pat
     flip(folder / name, -5)
     with pytest.raises(DataError, match=name.replace(".", r"\.")):  # noqa: PT012 - any of three
         model_file.load(folder, trust=True)
-        paired_runs.read_run(folder)
+        run_records.read_run(folder)
         flr.Run(folder).metrics  # noqa: B018 - reading is what fails
     if name == "run.json":
         (folder / name).unlink()

@@ -542,7 +542,7 @@ def test_arrays_cross_the_wire_unchanged():
 
 
 def test_the_core_does_not_import_flower():
-    look = "import sys, flr, flr.cli.main, flr.paper.runner; sys.exit('flwr' in sys.modules)"
+    look = "import sys, flr, flr.cli.main, flr.study.runner; sys.exit('flwr' in sys.modules)"
     subprocess.run([sys.executable, "-c", look], check=True)
 
 

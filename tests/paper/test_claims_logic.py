@@ -14,13 +14,15 @@ from flr.paper.claims import across_runs, stated, within_runs
 from flr.paper.claims.judgement import Place
 from flr.paper.claims.rule import judge
 from flr.paper.claims.stated import StatedClaim
-from flr.paper.experiment import Coordinates, load
+from flr.paper.experiment import load
 from flr.paper.figures import forest
 from flr.paper.pages import claims as page
-from flr.paper.results import Cell
-from flr.paper.runner import ExperimentResults, Runner
 from flr.report.memorization import KEYS
 from flr.report.summary import SIDES
+from flr.study.experiment import Coordinates
+from flr.study.experiment_results import ExperimentResults
+from flr.study.results import Cell
+from flr.study.runner import Runner
 
 SEEDS = (1, 2, 3)
 

@@ -11,8 +11,8 @@ import pytest
 from flr.paper import outputs, tables
 from flr.paper.experiment import OVER, load, names
 from flr.paper.pages import experiment as page
-from flr.paper.runner import Runner
 from flr.report import table as grids
+from flr.study.runner import Runner
 
 FOLDER = Path(__file__).resolve().parents[2] / "results"
 SHOWN = [

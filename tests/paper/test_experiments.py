@@ -13,12 +13,14 @@ import pytest
 
 from flr.config import Config
 from flr.core.errors import ConfigError
-from flr.paper import experiment, outputs, results, tables
+from flr.paper import experiment, outputs, tables
 from flr.paper.claims.judgement import Claim
-from flr.paper.experiment import Coordinates, Experiment, Scale
-from flr.paper.runner import Runner
+from flr.paper.experiment import Scale
 from flr.report.memorization import KEYS
 from flr.report.summary import SIDES
+from flr.study import results
+from flr.study.experiment import Coordinates, Experiment
+from flr.study.runner import Runner
 
 NAMES = experiment.names()
 # studies that the paper points to have no laptop scale
@@ -57,7 +59,11 @@ def configs(name: str, scale: Scale = "laptop", quick: bool = False) -> dict[Coo
 
 
 def claims() -> list[tuple[str, Claim]]:
-    return [(name, claim) for name in NAMES for claim in load(name, smallest(name)).claims]
+    return [
+        (name, claim)
+        for name in NAMES
+        for claim in experiment.claims_of(load(name, smallest(name)))
+    ]
 
 
 def smallest(name: str) -> Scale:
@@ -193,9 +199,9 @@ def test_what_has_no_trials_is_left_out_at_that_scale():
     assert out == paper.rows.keys() - laptop.rows.keys()
     assert {"dir1-0.5-0.6", "dir10-0.5-0.6"} == paper.settings.keys() - laptop.settings.keys()
     assert len(configs("fig-dirichlet")) == 30
-    named = {row for claim in laptop.claims for row in (claim.row, claim.than)}
+    named = {row for claim in experiment.claims_of(laptop) for row in (claim.row, claim.than)}
     assert named <= laptop.rows.keys()
-    assert len(laptop.claims) < len(paper.claims)
+    assert len(experiment.claims_of(laptop)) < len(experiment.claims_of(paper))
 
 
 def test_longer_curves_of_a_laptop_are_shown_once_only():
@@ -272,7 +278,8 @@ def test_the_papers_own_numbers_support_its_claims(name, claim):
     found = load(name, smallest(name))
     for setting in claim.settings or the_papers(found):
         ours, theirs = (
-            number(found.paper(row, setting), claim.value) for row in (claim.row, claim.than)
+            number(experiment.published(found, row, setting), claim.value)
+            for row in (claim.row, claim.than)
         )
         if ours is None or theirs is None:
             continue  # the paper has a picture there, or no such row

@@ -12,7 +12,8 @@ from flr.core.errors import DataError
 from flr.report import summary
 from flr.report.compare import compare, demo_table, to_csv, to_latex, to_markdown, to_rich
 from flr.report.memorization import KEYS
-from flr.report.paired_runs import RunRecord, estimate, read_run, tabulate
+from flr.report.paired_runs import estimate, tabulate
+from flr.report.run_records import RunRecord, read_run
 
 
 def run(

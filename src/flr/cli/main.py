@@ -26,6 +26,7 @@ from flr.cli.models import evaluate, predict
 from flr.cli.progress import RunProgress
 from flr.cli.relabel import relabel
 from flr.cli.reproduce import reproduce
+from flr.cli.sweep import sweep
 from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, put, say
 from flr.config.own_runs import in_run_folder
 from flr.core import registry
@@ -43,6 +44,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 app.add_typer(site.app, name="site")
 app.command()(reproduce)
+app.command()(sweep)
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
 KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}
@@ -158,13 +160,40 @@ def compare(
     latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Numbers of summary.json, for instance last10,client,seconds."),
+    ] = None,
+    std: Annotated[
+        bool, typer.Option("--std", help="Standard deviations in place of intervals.")
+    ] = False,
+    figure: Annotated[
+        Path | None, typer.Option(help="Also draw learning curves: a .png or .pdf file.")
+    ] = None,
 ) -> None:
     """One table of many runs: means and 95 % intervals over the scenarios they share."""
     from flr.report import compare as comparing
 
-    found = comparing.compare(runs)
     if latex + csv + markdown > 1:
         raise typer.BadParameter("choose one of --latex, --csv and --markdown")
+    if figure is not None or columns is not None or std:
+        from flr.report import columns as choosing
+        from flr.report import comparison_figure, table
+
+        groups = comparing.groups(runs)
+        if figure is not None:
+            comparison_figure.write(groups, figure)
+        if columns is not None or std:
+            names = choosing.USUAL if columns is None else columns.split(",")
+            form = table.to_latex if latex else table.to_markdown
+            if csv:
+                put(choosing.to_csv(groups, names, std=std))
+            elif latex or markdown:
+                put(form(choosing.table(groups, names, std=std)))
+            else:
+                console.print(to_rich(choosing.table(groups, names, std=std), widest=22))
+            return
+    found = comparing.compare(runs)
     if latex:
         put(comparing.to_latex(found))
     elif csv:
@@ -250,7 +279,9 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == STOPPED:
-            errors.print("Stopped. `flr reproduce` and `flr data get` go on when started again.")
+            errors.print(
+                "Stopped. `flr sweep`, `flr reproduce` and `flr data get` go on when started again."
+            )
         sys.stdout.flush()  # while what goes wrong can still be told
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as error:

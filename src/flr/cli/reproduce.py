@@ -24,9 +24,10 @@ from flr.simulation.run import OnRound
 
 if TYPE_CHECKING:
     from flr.config import Config
-    from flr.paper.experiment import Experiment
-    from flr.paper.queue import Queue
-    from flr.paper.runner import ExperimentResults, Runner
+    from flr.study.experiment import Experiment
+    from flr.study.experiment_results import ExperimentResults
+    from flr.study.queue import Queue
+    from flr.study.runner import Runner
 
 
 class Scale(StrEnum):
@@ -80,8 +81,9 @@ def reproduce(
     ] = None,
 ) -> None:
     """One table or figure of the paper: trains what is missing, then writes it."""
-    from flr.paper import experiment, queue
-    from flr.paper.runner import Runner
+    from flr.study import queue
+    from flr.study.experiment import merge
+    from flr.study.runner import Runner
 
     if listing:
         show_list()
@@ -102,7 +104,7 @@ def reproduce(
             "--quick is for --scale laptop or features; others cannot be short"
         )
     found = queued(name, scale, quick, seeds)
-    above = experiment.merge({"train": {"device": device}}, tree_of(changes or []))
+    above = merge({"train": {"device": device}}, tree_of(changes or []))
     runner = Runner(out, above, workers, watched if lanes == 1 else said)
     parts = only.split(",") if only else ()
     if plan:
@@ -111,7 +113,7 @@ def reproduce(
     if train:
         portable.restart()
     if train and (name == ALL or lanes > 1):
-        queue.train_in_lanes(runner, found, parts, lanes)
+        queue.require_all(queue.train_in_lanes(runner, found, parts, lanes))
         train = False
     for each, chosen in {each.name: (each, chosen) for each, chosen in found}.values():
         make(runner.reproduce(each, chosen, parts) if train else runner.gather(each, chosen))
@@ -208,7 +210,7 @@ def show_list() -> None:
 
 def show_plan(found: Queue, runner: Runner, only: Sequence[str]) -> None:
     """Runs and hours; what several tables show is counted once."""
-    from flr.paper import estimate_time, results
+    from flr.study import estimate_time, results
 
     every: set[str] = set()
     todo: dict[str, Config] = {}

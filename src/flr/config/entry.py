@@ -183,7 +183,7 @@ def _options_model(factory: Callable[..., Any]) -> type[BaseModel]:
     plain_class = isinstance(factory, type) and not dataclasses.is_dataclass(factory)
     annotated = factory.__init__ if plain_class else factory
     hints = typing.get_type_hints(annotated, include_extras=True)
-    makers = {}
+    makers: dict[str, Any] = {}
     if dataclasses.is_dataclass(factory):
         makers = {field.name: field.default_factory for field in dataclasses.fields(factory)}
     fields: dict[str, Any] = {}
@@ -193,7 +193,9 @@ def _options_model(factory: Callable[..., Any]) -> type[BaseModel]:
         default = ... if parameter.default is parameter.empty else parameter.default
         default = str(default) if isinstance(default, Path) else default  # as JSON has it
         maker = makers.get(parameter.name, dataclasses.MISSING)
-        value = default if maker is dataclasses.MISSING else Field(default_factory=maker)
+        # a class that came from another process has a copy of that sign
+        made = not isinstance(maker, type(dataclasses.MISSING))
+        value = Field(default_factory=maker) if made else default
         fields[parameter.name] = (hints.get(parameter.name, Any), value)
     config = ConfigDict(**STRICT, validate_default=True)
     return create_model("Options", __config__=config, **fields)

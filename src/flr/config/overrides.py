@@ -44,6 +44,11 @@ def dotted(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield above + key, value
 
 
+def as_table(key: str | int, name: str) -> dict[str, Any]:
+    """The table that a bare name stands for, under the key of a config where it is."""
+    return {"kind" if key in ("partition", "noise", "attack") else "name": name}
+
+
 def _place(key: str) -> Place:
     try:
         tree: Any = tomllib.loads(f"{key} = 0")
@@ -79,8 +84,7 @@ def _put(raw: dict[str, Any], place: Place, value: Any) -> Place:
         if isinstance(holder, dict):
             holder.setdefault(step, {})
         if isinstance(holder[step], str):  # method = "flr" and --set method.lam=3
-            key = "kind" if step in ("partition", "noise", "attack") else "name"
-            holder[step] = {key: holder[step]}
+            holder[step] = as_table(step, holder[step])
         holder, found = holder[step], (*found, step)
     last = _step(holder, place[-1])
     holder[last] = value

@@ -167,6 +167,17 @@ def get(kind: str, name: str) -> Entry:
     return known[name]
 
 
+def brought() -> list[Entry]:
+    """What others have registered so far; another process that gets it has registered it too."""
+    return [e for e in _entries.values() if not e.factory.__module__.startswith("flr.")]
+
+
+def adopt(found: Iterable[Entry]) -> None:
+    """Registers what another process has brought, a notebook's own methods for instance."""
+    for entry in found:
+        _add(entry)
+
+
 def find(name: str) -> list[Entry]:
     """Entries of that name of any kind, for `describe`."""
     return [e for kind in KINDS for e in entries(kind).values() if e.name == name]

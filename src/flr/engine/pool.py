@@ -208,7 +208,7 @@ def _work(
     spec: WorkerSpec,
 ) -> None:
     """The life of a worker: one result for each job, until the pipe closes."""
-    threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(watched,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles it
     keep_freed_memory()
     torch.set_num_threads(spec.train.threads)
@@ -228,7 +228,8 @@ def _work(
         pipe.send(message)
 
 
-def _end_with_parent(watched: Connection) -> None:
+def end_with_parent(watched: Connection) -> None:
+    """Ends this process at once when its parent does, who has the other end."""
     wait([watched])
     os._exit(1)
 

@@ -11,13 +11,13 @@ import torch
 from flr.data.dataset import Dataset
 from flr.models import model_file
 from flr.models.networks import embed
-from flr.paper.experiment import Coordinates
 from flr.paper.figures import Embedded, tsne
-from flr.paper.runner import ExperimentResults
 from flr.report.table import Table
 from flr.scenario.noises import asymmetric
 from flr.scenario.scenario import Scenario
 from flr.scenario.truth import Truth
+from flr.study.experiment import Coordinates
+from flr.study.experiment_results import ExperimentResults
 
 Matrix = np.ndarray[Any, Any]
 

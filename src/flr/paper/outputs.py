@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from matplotlib.figure import Figure
 
 from flr.paper import analyses, figures, tables
-from flr.paper.experiment import Experiment
-from flr.paper.runner import ExperimentResults
 from flr.report.table import Table
+from flr.study.experiment import Experiment
+from flr.study.experiment_results import ExperimentResults
 
 T = TypeVar("T")
 UNIT = "test accuracy, last ten rounds (%)"

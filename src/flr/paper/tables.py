@@ -7,10 +7,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from flr.core import registry
-from flr.paper.experiment import Experiment, Part
-from flr.paper.runner import ExperimentResults
+from flr.paper.experiment import published
 from flr.report.memorization import KEYS
 from flr.report.table import Table
+from flr.study.experiment import Experiment, Part
+from flr.study.experiment_results import ExperimentResults
 
 NOTHING = "–"
 _SHARES = [(side, key) for side in ("server", "client") for key in KEYS]
@@ -52,7 +53,7 @@ def memorization(results: ExperimentResults) -> Table:
             names = setting.title, name_of(row) + _mark(results, *place)
             rows.append((*names, "ours, last 10", *_shares(results, *place, "last10")))
             rows.append((*names, "ours, last", *_shares(results, *place)))
-            if known := experiment.paper(*place):
+            if known := published(experiment, *place):
                 shown = (f"{value:.2f}" for value in known)
                 rows.append((setting.title, row.title, "paper, last", *shown))
     caption = _caption(results, "Shares of labels, and accuracy: last ten rounds, and last round")
@@ -123,7 +124,7 @@ def spread(values: Sequence[float]) -> str:
 
 def paper(experiment: Experiment, row: str, setting: str) -> str:
     """The paper's number as it prints it."""
-    known = experiment.paper(row, setting)
+    known = published(experiment, row, setting)
     if known is None:
         return NOTHING
     if isinstance(known, str):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
@@ -12,7 +12,16 @@ from rich.table import Table as RichTable
 from flr.core.errors import DataError
 from flr.report import table as tables
 from flr.report.formatting import markdown, percent
-from flr.report.paired_runs import CHOSEN, ComparisonTable, Estimate, Row, read_run, tabulate
+from flr.report.paired_runs import (
+    CHOSEN,
+    ComparisonTable,
+    Estimate,
+    Row,
+    RunGroup,
+    grouped,
+    tabulate,
+)
+from flr.report.run_records import RunRecord, read_run
 from flr.report.table import Table
 
 _COLUMNS = {  # by the name of an estimate
@@ -45,17 +54,47 @@ _CHOSEN = " Chosen: accuracy of the round that labels choose which no site train
 _GROUPS = "Runs whose configs differ in more than seed and method are in separate groups (#): "
 
 
-def compare(folders: Sequence[Path]) -> ComparisonTable:
-    """Reads run folders and compares their methods; the first one of a group is its reference.
+class HasFolder(Protocol):
+    """A run that knows its folder."""
 
-    A folder given again counts once, so that `flr compare runs/fedavg-* runs/*` puts FedAvg first.
+    @property
+    def folder(self) -> Path:
+        """Where `flr.run` has put it."""
+
+
+def compare(runs: Iterable[Path | str | HasFolder]) -> ComparisonTable:
+    """Compares the methods of finished runs; the first one of a group is its reference.
+
+    Args:
+        runs: Run folders, or what `flr.run` has returned. One that is given again counts once, so
+            that `flr compare runs/fedavg-* runs/*` puts FedAvg first.
+
+    Returns:
+        Means with 95 % intervals and paired differences; `.frame()` gives them to pandas.
+
+    Raises:
+        DataError: A folder holds no finished run, or methods were not run on the same scenarios.
+
+    Example:
+        >>> flr.compare(Path("runs").iterdir()).frame()
     """
+    return tabulate(records(runs))
+
+
+def groups(runs: Iterable[Path | str | HasFolder]) -> list[RunGroup]:
+    """The same runs without a table: by what they differ in, and by method."""
+    return grouped(records(runs))
+
+
+def records(runs: Iterable[Path | str | HasFolder]) -> list[RunRecord]:
+    """Every run once, called as it was first."""
+    folders = [Path(getattr(run, "folder", run)) for run in runs]  # type: ignore[arg-type]
     if not folders:
         raise DataError("Expected at least one run folder; got none. Use: flr compare RUN RUN ...")
     once: dict[Path, Path] = {}
     for folder in folders:
-        once.setdefault(folder.resolve(), folder)  # called as it was first
-    return tabulate([read_run(folder) for folder in once.values()])
+        once.setdefault(folder.resolve(), folder)
+    return [read_run(folder) for folder in once.values()]
 
 
 def to_rich(found: ComparisonTable) -> RenderableType:
@@ -146,7 +185,8 @@ def _measures(found: ComparisonTable) -> list[str]:
 
 
 def _estimate(row: Row, name: str) -> Estimate | None:
-    return getattr(row, name) if name in _COLUMNS else row.measures.get(name)
+    found: Estimate | None = getattr(row, name) if name in _COLUMNS else row.measures.get(name)
+    return found
 
 
 def _number(value: Estimate | None, name: str, narrow: bool) -> str:

@@ -59,6 +59,21 @@ def run_page(
     )
 
 
+def run_card(folder: Path) -> str:
+    """A run in a notebook: part of a page, with the look of whatever is around it."""
+    found = summary.load(folder)
+    return (
+        environment("flr.report")
+        .get_template("card.html")
+        .render(
+            summary=found,
+            verdict=verdict(found),
+            picture=picture(folder / CURVES),
+            report=folder / NAME,
+        )
+    )
+
+
 def comparison_page(folder: Path, summaries: Mapping[str, dict[str, Any]]) -> Path:
     """Writes `index.html` over several runs in sub-folders, for someone new to all this.
 

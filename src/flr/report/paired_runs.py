@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
-from scipy import stats
-
-from flr import config
-from flr.core import seal
-from flr.core.arrays import canonical_json
+from flr.config.errors import show
 from flr.core.errors import DataError
-from flr.report import summary
+from flr.report.frames import to_frame
 from flr.report.memorization import mean
-from flr.scenario import scenario
+from flr.report.run_records import RunRecord
 
-SCENARIO = "scenario.safetensors"
+if TYPE_CHECKING:
+    import pandas as pd
+
 CHOSEN = "chosen"  # the accuracy of the model that held-out labels choose
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """A finished run, as far as a comparison looks at it."""
-
-    folder: Path
-    method: str
-    options: tuple[tuple[str, str], ...]  # the method's settings
-    seed: int
-    group: str  # what the config says besides seed and method
-    scenario: str
-    summary: dict[str, Any]
+_NAMES = (".kind", ".name")
 
 
 @dataclass(frozen=True)
@@ -69,60 +54,105 @@ class ComparisonTable:
     rows: tuple[Row, ...]
     groups: tuple[str, ...]
 
+    def frame(self) -> pd.DataFrame:
+        """One row for each method of each group: means, and half-widths of their intervals.
 
-def read_run(folder: Path) -> RunRecord:
-    """The config and the summary of a finished run."""
-    path = folder / "config.toml"
-    if not path.is_file():
-        raise DataError(
-            f"Expected a run folder at {folder}; it has no config.toml. "
-            "Give folders that flr run or flr demo wrote (of a demo: its sub-folders)."
+        Example:
+            >>> flr.compare(["runs/fedavg-1", "runs/flr-1"]).frame()[["method", "last10"]]
+        """
+        return to_frame(
+            {**dict(_flat(row)), "group": self.groups[row.group - 1]} for row in self.rows
         )
-    for name in (path.name, SCENARIO):
-        seal.check(folder / name)
-    found, settings = summary.load(folder), config.load_run(folder, code=False)
-    options = [item for part in settings.method for item in part.options.items()]
-    made_by = [settings.partition.table("kind"), settings.noise.table("kind"), None]
-    if settings.scenario.path is not None:
-        spec = scenario.load(folder / SCENARIO).spec
-        made_by = [spec.get(name) for name in ("partition", "noise", "attack")]
-    return RunRecord(
-        folder=folder,
-        method=settings.label,
-        options=tuple((name, str(value)) for name, value in options),
-        seed=settings.seed,
-        group=canonical_json([settings.group_key(), made_by]),
-        scenario=found["scenario"],
-        summary=found,
-    )
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ in seed and method alone."""
+
+    what: str  # the settings in which it differs from the other groups
+    methods: Mapping[str, list[RunRecord]]  # the first one is the reference
+
+    @property
+    def name(self) -> str:
+        """One of its runs, and what is special about it."""
+        folder = str(next(iter(self.methods.values()))[0].folder)
+        return f"{folder} ({self.what})" if self.what else folder
 
 
 def tabulate(runs: Sequence[RunRecord]) -> ComparisonTable:
     """The comparison itself; refuses runs that cannot be paired."""
     rows: list[Row] = []
-    groups = _by(runs, lambda run: run.group)
-    for number, members in enumerate(groups.values(), start=1):
+    groups = grouped(runs)
+    for number, group in enumerate(groups, start=1):
+        for method, found in group.methods.items():
+            rows.append(_row(number, method, found, pairs(group, method)))
+    return ComparisonTable(tuple(rows), tuple(group.name for group in groups))
+
+
+def grouped(runs: Sequence[RunRecord]) -> list[RunGroup]:
+    """Runs that can be compared, group by group, by method; refuses what cannot be paired."""
+    found = list(_by(runs, lambda run: run.group).values())
+    groups = []
+    for members, what in zip(found, special([m[0].settings for m in found]), strict=True):
         methods = _methods(members)
         _refuse_repeats(methods)
         _refuse_gaps(methods)
-        first = next(iter(methods.values()))
-        rows += [
-            _row(number, method, found, None if found is first else _pairs(found, first, methods))
-            for method, found in methods.items()
-        ]
-    return ComparisonTable(
-        tuple(rows), tuple(str(members[0].folder) for members in groups.values())
-    )
+        groups.append(RunGroup(what, methods))
+    return groups
+
+
+def special(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each of several configs has that the others have not, in short words.
+
+    Where kinds differ, of noise for instance, an option is named if namesakes differ in it.
+    """
+    keys = dict.fromkeys(key for each in settings for key in each)
+    values = {key: [each[key] for each in settings if key in each] for key in keys}
+    differing = [key for key in keys if any(value != values[key][0] for value in values[key])]
+    named = {key.rpartition(".")[0] for key in differing if key.endswith(_NAMES)}
+    some = (k for k in keys if len(values[k]) < len(settings) and k.rpartition(".")[0] not in named)
+    differing = [*differing, *some]
+    lasts = [key.rpartition(".")[2] for key in differing]
+    said = {
+        key: key.removesuffix(".kind").removesuffix(".name")
+        if key.endswith(_NAMES) or lasts.count(last) > 1
+        else last
+        for key, last in zip(differing, lasts, strict=True)
+    }
+    return [
+        ", ".join(f"{said[key]} = {_plain(each[key])}" for key in differing if key in each)
+        for each in settings
+    ]
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else show(value)
+
+
+def pairs(group: RunGroup, method: str) -> list[float | None] | None:
+    """A method's differences to the first one of its group; the first one has none."""
+    ours, first = group.methods[method], next(iter(group.methods.values()))
+    return None if ours is first else _pairs(ours, first, group.methods)
 
 
 def estimate(values: Iterable[float | None]) -> Estimate:
     """Mean and interval of the values that are there: t(0.975, n - 1) * s / sqrt(n)."""
     known = [value for value in values if value is not None]
+    from scipy import stats  # a second, which `import flr` does not take
+
     n, middle = len(known), mean(known)
-    if middle is None or n < 2:
+    deviation = spread(known)
+    if middle is None or deviation is None:
         return Estimate(middle, None, n)
-    deviation = math.sqrt(math.fsum((value - middle) ** 2 for value in known) / (n - 1))
     return Estimate(middle, float(stats.t.ppf(0.975, n - 1)) * deviation / math.sqrt(n), n)
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """The sample standard deviation; None below two values."""
+    middle = mean(values)
+    if middle is None or len(values) < 2:
+        return None
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def _methods(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -175,7 +205,7 @@ def _measures(summaries: Sequence[dict[str, Any]]) -> dict[str, Estimate]:
 
 
 def _pairs(
-    runs: list[RunRecord], first: list[RunRecord], methods: dict[str, list[RunRecord]]
+    runs: list[RunRecord], first: list[RunRecord], methods: Mapping[str, list[RunRecord]]
 ) -> list[float | None]:
     """Differences of last10: run by run where the seeds agree too, else scenario by scenario."""
     units = [{(run.scenario, run.seed) for run in found} for found in methods.values()]
@@ -222,6 +252,18 @@ def _refuse_gaps(methods: dict[str, list[RunRecord]]) -> None:
             f"Expected every method on the same scenarios; {'; '.join(gaps)}. "
             "Run the missing ones with the same seed and config, or leave the others out."
         )
+
+
+def _flat(row: Row) -> Iterator[tuple[str, Any]]:
+    """A row by names; an estimate is its mean, with its half-width beside it."""
+    values = [(each.name, getattr(row, each.name)) for each in fields(row)]
+    more = [item for _, value in values if isinstance(value, Mapping) for item in value.items()]
+    for name, value in (*values, *more):
+        if isinstance(value, Estimate):
+            yield name, value.mean
+            yield f"{name}_half", value.half
+        elif not isinstance(value, Mapping):
+            yield name, value
 
 
 def _by(runs: Iterable[RunRecord], key: Callable[[RunRecord], Any]) -> dict[Any, list[RunRecord]]:

@@ -28,7 +28,7 @@ class Table:
     """Heads and rows of cells.
 
     `align` has "l" or "r" for the first columns, the others are "r"; `rules` are the numbers of
-    rows with a line above them.
+    rows with a line above them; `bold` are (row, column) of the best.
     """
 
     heads: Sequence[str]
@@ -36,6 +36,7 @@ class Table:
     caption: str = ""
     align: str = "l"
     rules: Collection[int] = ()
+    bold: Collection[tuple[int, int]] = ()
 
     @property
     def alignment(self) -> str:
@@ -55,6 +56,8 @@ def to_markdown(table: Table) -> str:
     """A pipe table below its caption; rules have no Markdown."""
     marks = [":--" if side == "l" else "--:" for side in table.alignment]
     heads, *rows = ([markdown(cell) for cell in row] for row in (table.heads, *table.rows))
+    for row, column in table.bold:
+        rows[row][column] = f"**{rows[row][column]}**"
     lines = [f"| {' | '.join(row)} |" for row in (heads, marks, *rows)]
     return "\n".join([*([markdown(table.caption), ""] if table.caption else []), *lines, ""])
 
@@ -68,7 +71,10 @@ def to_csv(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
     """For \\usepackage{booktabs}: a table with its caption, or a tabular where there is none."""
-    heads, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in (table.heads, *table.rows))
+    cells = [list(map(_latex, row)) for row in (table.heads, *table.rows)]
+    for number, column in table.bold:
+        cells[number + 1][column] = _latex_bold(table.rows[number][column])
+    heads, *rows = (" & ".join(row) + r" \\" for row in cells)
     lines = [rf"\begin{{tabular}}{{{table.alignment}}}", r"\toprule", heads, r"\midrule"]
     for number, row in enumerate(rows):
         lines += [r"\midrule", row] if number in table.rules else [row]
@@ -84,6 +90,15 @@ def _latex(cell: str) -> str:
     if _NUMBER.fullmatch(cell):
         return "$" + re.sub(" ?± ?", r" \\pm ", cell) + "$"
     return "".join(_LATEX.get(character, character) for character in latex(cell))
+
+
+def _latex_bold(cell: str) -> str:
+    """A formula needs a sign of its own; of a mean with a deviation, the mean is enough."""
+    number, sign, deviation = cell.partition("±")
+    if _NUMBER.fullmatch(cell):
+        rest = rf" \pm {deviation.strip()}" if sign else ""
+        return rf"$\mathbf{{{number.strip()}}}{rest}$"
+    return rf"\textbf{{{_latex(cell)}}}"
 
 
 def to_rich(table: Table, *, lines: bool = True, widest: int | None = None) -> RichTable:
@@ -108,5 +123,6 @@ def to_rich(table: Table, *, lines: bool = True, widest: int | None = None) -> R
     for number, row in enumerate(table.rows):
         if number in table.rules:
             shown.add_section()
-        shown.add_row(*(Text(printable(cell)) for cell in row))
+        styles = ("bold" if (number, column) in table.bold else "" for column in range(len(row)))
+        shown.add_row(*(Text(printable(cell), how) for cell, how in zip(row, styles, strict=True)))
     return shown

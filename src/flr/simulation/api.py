@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flr import config as configs
 from flr.config import Config, own_runs
@@ -17,7 +17,8 @@ from flr.core.errors import ConfigError, DataError
 from flr.engine.fork_server import prepare
 from flr.models import model_file
 from flr.models.finetune import pinned
-from flr.report import jsonl, summary
+from flr.report import html, jsonl, summary
+from flr.report.frames import flat, to_frame
 from flr.report.recorder import CLIENTS, METRICS
 from flr.scenario import scenario as scenarios
 from flr.simulation import run_record
@@ -25,6 +26,9 @@ from flr.simulation.build import check_fits, first_networks, load_data, load_sce
 from flr.simulation.folders import locked, new_folder, own_folder, refuse_other_runs
 from flr.simulation.in_process import TrainingData, run_in_process
 from flr.simulation.run import OnRound
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,18 @@ class Run:
     def clients(self) -> list[dict[str, Any]]:
         """One entry for each client asked in each round."""
         return jsonl.read(self.folder / CLIENTS)
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each round: every number of `metrics.jsonl` under its dotted name.
+
+        Example:
+            >>> run.frame().plot(x="round", y="accuracy")
+        """
+        return to_frame(dict(flat(line)) for line in self.metrics)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, a few numbers and the curves."""
+        return html.run_card(self.folder)
 
     def model(self) -> model_file.SavedModel:
         """The trained classifier."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from flr.paper.claims.comparisons import AllResults, contrast, noisy, present
 from flr.paper.claims.judgement import Place
-from flr.paper.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 
 def lead_grows(found: AllResults) -> Iterator[Place]:

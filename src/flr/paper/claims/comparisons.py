@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 
 from flr.paper.claims.judgement import BySeed, Claim, Place, last_ten, minus
-from flr.paper.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
 
 AllResults = Mapping[str, ExperimentResults]  # those of one scale, by name
 

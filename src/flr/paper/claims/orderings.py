@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from flr.paper.claims.comparisons import compared
 from flr.paper.claims.judgement import Claim, Place
-from flr.paper.experiment import Experiment
-from flr.paper.runner import ExperimentResults
+from flr.paper.experiment import published
 from flr.report.memorization import KEYS
 from flr.report.paired_runs import estimate
 from flr.report.table import Table
+from flr.study.experiment import Experiment
+from flr.study.experiment_results import ExperimentResults
 
 
 class Pair(NamedTuple):
@@ -31,7 +32,7 @@ def orderings(results: ExperimentResults) -> list[Pair]:
     found = []
     for setting in experiment.settings:
         for one, other in combinations(experiment.rows, 2):
-            numbers = [experiment.paper(row, setting) for row in (one, other)]
+            numbers = [published(experiment, row, setting) for row in (one, other)]
             if None in numbers:
                 continue
             for number, value in enumerate(values(experiment)):

@@ -15,8 +15,8 @@ from flr.paper.claims import across_runs, within_runs
 from flr.paper.claims.comparisons import AllResults, compared
 from flr.paper.claims.judgement import Claim, Place
 from flr.paper.claims.rule import Judged, JudgedPlace, by_papers_measure, judge
-from flr.paper.experiment import load
-from flr.paper.runner import ExperimentResults
+from flr.paper.experiment import claims_of, load
+from flr.study.experiment_results import ExperimentResults
 
 OURS = "(ours)"  # in the title of a claim that is not the paper's
 FUNCTIONS = {"within": within_runs, "across": across_runs}
@@ -98,12 +98,12 @@ def tested(found: AllResults, where: str, what: str) -> list[Place]:
 @cache
 def whole(name: str) -> Sequence[Claim]:
     """All claims of an experiment's file: at a smaller scale some of its rows are left out."""
-    return load(name, "paper").claims
+    return claims_of(load(name, "paper"))
 
 
 def run_at(results: ExperimentResults, claim: Claim) -> list[Place]:
     """The places of a claim's comparison that a scale has."""
-    of_scale = (each for each in results.experiment.claims if each.says == claim.says)
+    of_scale = (each for each in claims_of(results.experiment) if each.says == claim.says)
     return [place for each in of_scale for place in compared(results, each)]
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from flr.paper.claims.comparisons import AllResults, present, single
 from flr.paper.claims.judgement import Place, minus
-from flr.paper.results import Cell
-from flr.paper.runner import ExperimentResults
+from flr.study.experiment_results import ExperimentResults
+from flr.study.results import Cell
 
 GRADIENT = "gradient-sign-{}.json"  # of a scale, written by gradient_sign.py
 STUDIED = ("laptop", "features")  # by gradient_sign.py

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from flr.paper.figures import matrices
-from flr.paper.figures.curves import learning, percent
 from flr.paper.figures.values import Values, in_percent
 from flr.report import style
+from flr.report.curves import learning, percent
 from flr.report.style import Curve
 
 

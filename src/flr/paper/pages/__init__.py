@@ -9,7 +9,7 @@ from flr.paper import outputs
 from flr.paper.claims.comparisons import AllResults
 from flr.paper.experiment import OVER, load, papers_order, scales
 from flr.paper.pages import claims, experiment, headline, overview
-from flr.paper.runner import Runner
+from flr.study.runner import Runner
 
 
 def gather(folder: Path) -> dict[str, AllResults]:

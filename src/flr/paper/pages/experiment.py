@@ -11,11 +11,12 @@ from flr.paper import outputs, tables
 from flr.paper.claims.comparisons import compared
 from flr.paper.claims.judgement import Place
 from flr.paper.claims.orderings import as_table, orderings
-from flr.paper.results import revision
-from flr.paper.runner import ExperimentResults
+from flr.paper.experiment import claims_of
 from flr.report import html, style, table
 from flr.report.paired_runs import estimate
 from flr.report.table import Table
+from flr.study.experiment_results import ExperimentResults
+from flr.study.results import revision
 
 INDEX = "index.html"
 
@@ -71,7 +72,7 @@ def write_tables(results: ExperimentResults, shown: Table | None) -> list[Path]:
 def folder_of(results: ExperimentResults) -> Path:
     """The folder of a table or figure; changed runs have one of their own."""
     experiment = results.experiment
-    name = f"{experiment.name}-{experiment.scale}" + ("-quick" if experiment.quick else "")
+    name = experiment.folder
     if results.changes:
         name += f"-changed-{hashlib.sha256(results.changes.encode()).hexdigest()[:8]}"
     return results.runner.folder / name
@@ -79,7 +80,7 @@ def folder_of(results: ExperimentResults) -> Path:
 
 def comparisons(results: ExperimentResults) -> list[Place]:
     """What the paper compares in this table; quick runs say nothing."""
-    claims = () if results.experiment.quick else results.experiment.claims
+    claims = () if results.experiment.quick else claims_of(results.experiment)
     return [place for claim in claims for place in compared(results, claim)]
 
 

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 
 from flr.core.arrays import write_atomically
 from flr.paper.claims.judgement import minus
-from flr.paper.runner import ExperimentResults
 from flr.report import html, style
 from flr.report.formatting import percent
 from flr.report.paired_runs import estimate
 from flr.report.style import Curve
+from flr.study.experiment_results import ExperimentResults
 
 EXPERIMENT, SETTING = "fig-longer", "iid"
 BEGIN, END = "<!-- headline -->\n", "<!-- /headline -->\n"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from flr.paper.claims.comparisons import AllResults
 from flr.paper.experiment import papers_order
 from flr.paper.pages import experiment as experiments
-from flr.paper.runner import ExperimentResults
 from flr.report import html
+from flr.study.experiment_results import ExperimentResults
 
 PAGE = "README.md"
 

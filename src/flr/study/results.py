@@ -202,7 +202,7 @@ def write(folder: Path, table: str, run: Run) -> Cell:
         "hash": name,
         "config": identity(run.config),
         "seed": run.config.seed,
-        "summary": _rounded({**run.summary, "noise": noise}),
+        "summary": _rounded({**_small(run.summary), "noise": noise}),
         "curve": _curve(run.metrics),
         "revision": revision(),
         "revisions": revisions(run.config.build_method()),
@@ -217,6 +217,17 @@ def write(folder: Path, table: str, run: Run) -> Cell:
         )
     add(folder, table, [text.encode()])
     return Cell(name, json.loads(text))
+
+
+def _small(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary without the metrics of single sites, which may be a thousand."""
+    if "metrics" not in found:
+        return dict(found)
+    metrics = {
+        name: {key: value for key, value in both.items() if not isinstance(value, list)}
+        for name, both in found["metrics"].items()
+    }
+    return {**found, "metrics": metrics}
 
 
 def add(folder: Path, table: str, lines: Sequence[bytes]) -> None:

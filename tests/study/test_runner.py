@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from flr.core.errors import ConfigError, DataError, RunError
-from flr.paper import queue, results
 from flr.paper.claims.orderings import agreement, orderings
-from flr.paper.experiment import QUICK, Coordinates, Experiment, merge
+from flr.paper.experiment import QUICK
 from flr.paper.pages import experiment as page
-from flr.paper.runner import Runner
+from flr.study import queue, results
+from flr.study.experiment import Coordinates, Experiment, merge
+from flr.study.runner import Runner
 
 DOCUMENT: dict[str, Any] = {
     "title": "A toy table",
@@ -42,7 +43,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def toy(**changes: Any) -> Experiment:
-    return Experiment("toy", "laptop", False, merge(DOCUMENT, changes))
+    return Experiment("toy", merge(DOCUMENT, changes), "laptop")
 
 
 @pytest.fixture
@@ -268,7 +269,7 @@ def test_no_noise_leaves_claims_on_memorization_open(runner):
 
 
 def test_the_command_line_wins_over_a_quick_run():
-    experiment = Experiment("toy", "laptop", True, DOCUMENT)
+    experiment = Experiment("toy", DOCUMENT, "laptop", True, QUICK)
     place = next(experiment.places((1,)))
     assert experiment.config(place).rounds == QUICK["rounds"]
     assert experiment.config(place, {"rounds": 2}).rounds == 2
@@ -379,7 +380,7 @@ def test_a_cell_gives_back_the_curve_it_was_made_from(runner):
 
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_a_queue_trains_all_in_lanes_and_what_is_shared_once(runner, lanes):
-    other = Experiment("other", "laptop", False, merge(DOCUMENT, {"title": "Another"}))
+    other = Experiment("other", merge(DOCUMENT, {"title": "Another"}), "laptop")
     queue.train_in_lanes(runner, [(toy(), (1,)), (other, (1,)), (toy(), (1, 2))], (), lanes)
     assert [len(runner.gather(each, (1, 2)).cells) for each in (toy(), other)] == [6, 6]
     files = list((runner.folder / "cells").iterdir())
@@ -388,6 +389,7 @@ def test_a_queue_trains_all_in_lanes_and_what_is_shared_once(runner, lanes):
 
 def test_a_run_that_fails_stops_no_other_of_a_queue(runner):
     broken = {"flr": {"title": "FLR", "method": "flr", "train": {"lr": 1e30, "momentum": 0.0}}}
+    failed = queue.train(runner, [(toy(rows=broken), (1,)), (toy(), (2,))])
     with pytest.raises(RunError, match=r"1 did not: toy, .*FLR, noise"):
-        queue.train(runner, [(toy(rows=broken), (1,)), (toy(), (2,))])
+        queue.require_all(failed)
     assert len(results.names(runner.folder)) == 5

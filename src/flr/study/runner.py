@@ -6,26 +6,26 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
 
 from flr.config import Config
-from flr.config.overrides import dotted
 from flr.core.arrays import canonical_json, write_atomically
 from flr.core.errors import ConfigError, FlrError
 from flr.core.registry import unknown
 from flr.data.build import subset
 from flr.data.dataset import Dataset
-from flr.paper import results
-from flr.paper.experiment import Coordinates, Experiment, Models, merge
-from flr.paper.results import Cell
+from flr.report import summary
 from flr.scenario.scenario import Scenario
 from flr.simulation import api
 from flr.simulation.build import load_data, load_scenario
 from flr.simulation.run import OnRound
+from flr.study import results
+from flr.study.estimate_time import Sizes
+from flr.study.experiment import Coordinates, Experiment, Models, merge
+from flr.study.experiment_results import ExperimentResults
 
 Watch = Callable[[str, int], AbstractContextManager[OnRound | None]]  # label, rounds
 
@@ -52,6 +52,8 @@ class Runner:
     changes: Mapping[str, Any] = field(default_factory=dict)  # laid over every config
     workers: int = 2
     watch: Watch = unseen
+    keep: bool = False  # run folders, besides their cells
+    share: tuple[int, int] | None = None  # (i, n): only the i-th of every n runs, from 0
     _datasets: dict[str, Dataset] = field(default_factory=dict, init=False, repr=False)
 
     def reproduce(
@@ -120,7 +122,7 @@ class Runner:
             models = experiment.models
             if models == "need" and place.seed != seeds[0]:  # pictures are of the first seed's
                 models = "keep"
-            asked = place.row in rows and place.setting in settings
+            asked = place.row in rows and place.setting in settings and self._shares(number - 1)
             if asked and not self._has(results.hash_of(config), models):
                 row, setting = experiment.rows[place.row], experiment.settings[place.setting]
                 label = f"{number}/{len(configs)} {row.title}, {setting.title}, seed {place.seed}"
@@ -130,6 +132,15 @@ class Runner:
             first = MissingRun(before, "the network that all start from", "need")
             return {results.hash_of(before): first, **found}
         return found
+
+    def _shares(self, number: int) -> bool:
+        """Whether a run is this process's where a cluster has dealt them out."""
+        return self.share is None or number % self.share[1] == self.share[0]
+
+    def kept(self, name: str) -> str:
+        """The run folder of a cell, or nothing where there is none."""
+        folder = self.folder / "runs" / name
+        return str(folder) if (folder / summary.NAME).exists() else ""
 
     def _has(self, name: str, models: Models) -> bool:
         """Whether nothing has to be trained."""
@@ -166,6 +177,8 @@ class Runner:
             write_atomically(self.model(name), (run_folder / "model.safetensors").read_bytes())
         if results.read(self.folder, name) is None:  # one that came from elsewhere stays
             results.write(self.folder, table, run)
+        if self.keep:
+            return
         shutil.rmtree(done, ignore_errors=True)  # of a stop in the middle of the next two lines
         run_folder.rename(done)  # last: until then a stop costs nothing
         shutil.rmtree(done)
@@ -190,6 +203,12 @@ class Runner:
             dataset = subset(dataset, config.data.train, config.data.test)
         return dataset, load_scenario(config, dataset)
 
+    def sizes(self, config: Config) -> Sizes:
+        """What of a run's data decides how long it takes."""
+        dataset = self.dataset(config)
+        samples = config.data.train or len(dataset.train.y)
+        return Sizes(dataset.input_shape, len(dataset.classes), samples)
+
     def model(self, name: str) -> Path:
         """Where the model of a cell lies, if it was kept."""
         return self.folder / results.MODELS / f"{name}.safetensors"
@@ -204,76 +223,4 @@ class Runner:
             try:
                 self.scenario(config)
             except FlrError as error:
-                raise type(error)(f"{experiment.name} ({experiment.scale}): {error}") from error
-
-
-@dataclass(frozen=True)
-class ExperimentResults:
-    """An experiment with all its cells, by row, setting and seed."""
-
-    experiment: Experiment
-    seeds: tuple[int, ...]
-    configs: Mapping[Coordinates, Config]
-    cells: Mapping[Coordinates, Cell]
-    runner: Runner
-
-    def at(self, row: str, setting: str) -> dict[int, Cell]:
-        """The cells of one place in a table, by seed; empty where nothing is run."""
-        found = {seed: self.cells.get(Coordinates(row, setting, seed)) for seed in self.seeds}
-        return {seed: cell for seed, cell in found.items() if cell is not None}
-
-    def by_seed(self, row: str, setting: str, *path: str) -> dict[int, float]:
-        """A number of the summaries of one place, for each seed that has it."""
-        found: dict[int, float] = {}
-        for seed, cell in self.at(row, setting).items():
-            value: Any = cell.summary
-            for key in path:
-                value = value[key]
-            if value is not None:  # not measured, as where no label is wrong
-                found[seed] = float(value)
-        return found
-
-    def values(self, row: str, setting: str, *path: str) -> list[float]:
-        """The same without the seeds."""
-        return list(self.by_seed(row, setting, *path).values())
-
-    def accuracy(self, row: str, setting: str, which: str = "best") -> dict[int, float]:
-        """Best, last or mean accuracy of the last ten rounds, by seed."""
-        return self.by_seed(row, setting, "accuracy", which)
-
-    def late(self, row: str, setting: str) -> list[float]:
-        """The mean accuracy of the last ten rounds, for each seed: what pictures show."""
-        return self.values(row, setting, "accuracy", "last10")
-
-    def curves(self, row: str, setting: str) -> list[list[dict[str, Any]]]:
-        """The curves of one place, for each seed."""
-        return [cell.curve for cell in self.at(row, setting).values()]
-
-    def planned(self, *places: tuple[str, str]) -> frozenset[int]:
-        """The seeds with which each of these rows is to be run in its setting."""
-        return frozenset.intersection(*(self._planned.get(place, frozenset()) for place in places))
-
-    @cached_property
-    def _planned(self) -> Mapping[tuple[str, str], frozenset[int]]:
-        found: dict[tuple[str, str], frozenset[int]] = {}
-        for p in self.experiment.places(self.seeds):
-            found[p.row, p.setting] = found.get((p.row, p.setting), frozenset()) | {p.seed}
-        return found
-
-    def where(self, setting: str) -> str:
-        """A column of the table, in words."""
-        return f"{self.experiment.name}, {self.experiment.settings[setting].title}"
-
-    @cached_property
-    def stale(self) -> frozenset[Coordinates]:
-        """Runs whose method has changed since."""
-        configs = self.configs
-        return frozenset(p for p, cell in self.cells.items() if results.stale(cell, configs[p]))
-
-    @property
-    def changes(self) -> str:
-        """What the user has changed of every run, in words; the device cannot matter."""
-        tree = merge(self.runner.changes, {"train": {"device": None}})
-        return ", ".join(
-            f"{key} = {value}" for key, value in dotted(tree) if value not in (None, {})
-        )
+                raise type(error)(f"{experiment.label}: {error}") from error
