@@ -16,6 +16,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,12 @@ from filelock import FileLock, Timeout
 
 from benchmarks import RESULTS
 from benchmarks.studies.common import markdown_table, trained
+from flr.config import parse
 from flr.core.arrays import write_atomically
+from flr.data.dataset import Dataset
 from flr.report.paired_runs import estimate
 from flr.simulation.api import Run
+from flr.simulation.build import load_data
 
 FOUND, PAGE = RESULTS / "selection.jsonl", RESULTS / "selection.md"
 METHODS = ("fedavg", "elr", "flr", "gce")
@@ -100,10 +104,17 @@ def main() -> None:
 def line_of(cell: Cell, folder: Path) -> dict[str, Any]:
     """What the page needs of a run, which is trained for it."""
     started = time.monotonic()
-    line = {"name": cell.name, **measured(trained(folder, cell.config()))}
+    run = trained(folder, cell.config(), samples(cell.place))
+    line = {"name": cell.name, **measured(run)}
     print(f"{cell.name}: {line['chosen']:.3f} ({time.monotonic() - started:.0f} s)", flush=True)
     shutil.rmtree(folder)
     return line
+
+
+@cache
+def samples(place: str) -> Dataset:
+    """Read once for all runs of a place; features are made, or found in the cache."""
+    return load_data(parse(next(grid([place])).config()))
 
 
 def measured(run: Run) -> dict[str, Any]:
