@@ -44,7 +44,7 @@ class WandBRun:
         if self._open_run is None:
             self._open_run = self._open()
         self.bookmark.move(round)
-        self._open_run.log(dict(values), step=round)
+        self._open_run.log(dict(values), step=round, commit=True)
 
     def _open(self) -> Any:
         # read when it is imported: otherwise it looks up the host that takes its crash reports
@@ -67,6 +67,7 @@ class WandBRun:
                 disable_git=True,
                 save_code=False,
                 x_disable_stats=True,  # of the machine
+                x_transaction_log_flush_interval=1.0,  # a kill loses no more seconds than that
             ),
         )
 
