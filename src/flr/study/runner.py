@@ -123,10 +123,10 @@ class Runner:
             if models == "need" and place.seed != seeds[0]:  # pictures are of the first seed's
                 models = "keep"
             asked = place.row in rows and place.setting in settings and self._shares(number - 1)
-            if asked and not self._has(results.hash_of(config), models):
+            if asked and not self._has(name := results.hash_of(config), models):
                 row, setting = experiment.rows[place.row], experiment.settings[place.setting]
                 label = f"{number}/{len(configs)} {row.title}, {setting.title}, seed {place.seed}"
-                found[results.hash_of(config)] = MissingRun(config, label, models)
+                found[name] = MissingRun(config, label, models)
         before = self.pretraining(experiment)
         if before is not None and found and not self._has(results.hash_of(before), "need"):
             first = MissingRun(before, "the network that all start from", "need")
