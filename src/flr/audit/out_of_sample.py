@@ -99,7 +99,7 @@ def _through_confusions(
     plain = noise_model.fit(said[None], given)
     starts = (
         _alternated(heads, precision, plain.transition, (plain.fits, said)),
-        _alternated(heads, precision, at_anchors(said.exp(), given), (-torch.inf, said)),
+        _alternated(heads, precision, at_anchors(plain.opinion, given), (-torch.inf, said)),
     )
     return max(starts, key=lambda found: found[0])
 
@@ -124,11 +124,12 @@ def at_anchors(p: Tensor, given: Tensor) -> Tensor:
     name; where that is most probable, they still are (Patrini et al., CVPR 2017).
 
     Args:
-        p: Probabilities of given labels, each formed without the sample's own; n x classes.
+        p: Probabilities of given labels, each formed without the sample's own, and calibrated:
+            what a timid head gives to all other classes is no confusion. n x classes.
         given: The labels; half as many samples of a class are its anchors as have its label.
 
     Example:
-        >>> at_anchors(heads.log_probabilities(1.0, None).exp(), given)
+        >>> at_anchors(noise_model.fit(said[None], given).opinion, given)
     """
     counts = given.bincount(minlength=p.shape[1]).tolist()
     tops = [
