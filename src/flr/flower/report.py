@@ -61,6 +61,7 @@ def report_facts(membership: Membership, rounds: int) -> ReportFacts:
     return ReportFacts(
         scenario=membership.experiment,
         noise=NoiseRates(None, None, unknown, unknown),
+        data="the sites' own data",
         also_leaves=[line for line in leaves if line],
         repeat_with="flwr run .",
         sites=dict(zip(membership.sites, membership.examples, strict=True)),

@@ -46,6 +46,7 @@ class TrainingData:
     clean_y: Tensor
     true: Ragged  # for the recorder alone
     verified: bool
+    name: str  # of the data set
 
     @classmethod
     def of(cls, config: Config, dataset: Dataset, scenario: Scenario) -> TrainingData:
@@ -59,6 +60,7 @@ class TrainingData:
             clean_y=dataset.train.y[scenario.benchmark],
             true=Truth.of(scenario, dataset).true,
             verified=dataset.verified,
+            name=dataset.name,
         )
 
 
@@ -104,7 +106,9 @@ def run_in_process(
             run_federation(
                 config, spec.method, server, transport, state, recorder, folder, again, words
             )
-    facts = ReportFacts(scenario.hash, recorder.noise, attack_of(config, scenario))
+    facts = ReportFacts(
+        scenario.hash, recorder.noise, data.name, attack_of(config, scenario)
+    )
     write_results(config, data.task_spec, spec.method, server, folder, facts)
 
 
