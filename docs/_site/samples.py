@@ -1,67 +1,83 @@
-"""The directive `samples`: pages that `flr` has written while the site was built, to click on.
+"""The directive `samples`: pages that `flr` writes while the site is built, to click on.
 
-Three runs on digits, of seconds each, and a table from the cells in `results/`; nothing of it is
-committed. Only the pages go into the site: each of them is one file that needs no other.
+Three runs on digits, of seconds each, and a table from the cells in `results/`; none of it is
+committed. Only the pages go into the site: each is one file that needs no other.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIG = ROOT / "docs" / "_site" / "sample.toml"
-METHODS = ("fedavg", "elr", "flr")
 TABLE = "table-memorization"
+AGAIN = f"flr reproduce {TABLE} --out results"
 PAGES = {
-    "comparison/index.html": ("A comparison", "flr compare fedavg elr flr --out comparison"),
-    "flr/report.html": ("The report of a run", "flr run sample.toml --out flr"),
-    "flr/audit/0/audit.html": ("The audit of a site's labels", "flr audit flr --client 0"),
+    "runs/index.html": ("Three methods compared", "flr demo"),
+    "runs/flr/report.html": ("The report of a run", "flr run experiment.toml"),
+    "runs/flr/audit/0/audit.html": ("The audit of a site's labels", "flr audit RUN --client 0"),
     f"results/{TABLE}-laptop/index.html": (
-        "A table of the paper, run again",
-        f"flr reproduce {TABLE} --out results",
+        "A table of the paper with what was measured here",
+        AGAIN,
     ),
 }
-log = logging.getLogger(__name__)
+# What the demo does, with fewer sites and rounds: a builder of pages does not wait for a minute.
+SETTING: dict[str, Any] = {
+    "rounds": 15,
+    "workers": 1,
+    "data": {"name": "digits"},
+    "partition": {"kind": "iid", "clients": 8},
+    "noise": {"kind": "symmetric", "clients": 1.0, "floor": 0.3},
+    "train": {"model": "mlp", "participation": 0.5, "epochs": 3, "batch": 10}
+    | {"lr": 0.1, "momentum": 0.5},
+    "eval": {"memorization_every": 3},
+}
 
 
 def make(folder: Path) -> None:
-    """Runs what writes the pages; a folder that has them is left alone."""
+    """Writes the pages; a folder that has them is left alone."""
     if all((folder / page).is_file() for page in PAGES):
         return
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for method in METHODS:
-        flr(folder, "run", str(CONFIG), "--set", f"method={method}", "--out", method)
-    flr(folder, "audit", "flr", "--client", "0", "--out", "flr/audit/0")
-    flr(folder, "compare", *METHODS, "--out", "comparison")
-    (folder / "results").mkdir()
-    shutil.copytree(ROOT / "results" / "cells", folder / "results" / "cells")
-    flr(folder, "reproduce", TABLE, "--out", "results")
+    compare(folder / "runs")
+    audit(folder / "runs" / "flr")
+    reproduce(folder / "results")
 
 
-def flr(folder: Path, *words: str) -> None:
-    """One command of `flr`, of this checkout, in a process of its own."""
-    log.info("[samples] flr %s", " ".join(words))
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", "flr.cli.main", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "FLR_BITS": "portable"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"flr {' '.join(words)} ended with {done.returncode}: {done.stderr}")
+def compare(folder: Path) -> None:
+    """Runs of three methods, and the page over them."""
+    import flr
+    from flr.report import html, plots
+
+    runs = {
+        name: flr.run(SETTING | {"method": name}, out=folder / name)
+        for name in ("fedavg", "elr", "flr")
+    }
+    plots.comparison({name: run.metrics for name, run in runs.items()}, folder / html.COMPARISON)
+    html.comparison_page(folder, {name: run.summary for name, run in runs.items()})
+
+
+def audit(run: Path) -> None:
+    """What the first site of a run finds among its labels."""
+    from flr.audit.run_clients import open_run
+    from flr.audit.site_audit import examine
+
+    examine(open_run(run).site_audit(0), run / "audit" / "0")
+
+
+def reproduce(folder: Path) -> None:
+    """A table from the cells that are committed; nothing is trained."""
+    from flr.paper.experiment import load
+    from flr.paper.pages import experiment
+    from flr.paper.runner import Runner
+
+    shutil.copytree(ROOT / "results" / "cells", folder / "cells")
+    experiment.write(Runner(folder).gather(load(TABLE, "laptop")), AGAIN)
 
 
 class Samples(SphinxDirective):
@@ -78,9 +94,14 @@ class Samples(SphinxDirective):
         return found
 
 
+def folder_of(app: Sphinx) -> Path:
+    """Where the pages are kept between builds."""
+    return Path(app.doctreedir) / "samples"
+
+
 def before(app: Sphinx) -> None:
     """Makes the pages before the site is built."""
-    make(Path(app.doctreedir).parent / "samples")
+    make(folder_of(app))
 
 
 def after(app: Sphinx, error: Exception | None) -> None:
@@ -89,7 +110,8 @@ def after(app: Sphinx, error: Exception | None) -> None:
         for page in PAGES:
             target = Path(app.outdir) / "samples" / page
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(Path(app.doctreedir).parent / "samples" / page, target)
+            shutil.copyfile(folder_of(app) / page, target)
+            target.chmod(0o644)  # an audit's page is for its owner only; this one shows digits
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -20,7 +20,7 @@ from flr.models.finetune import pinned
 from flr.report import jsonl, summary
 from flr.report.recorder import CLIENTS, METRICS
 from flr.scenario import scenario as scenarios
-from flr.simulation import run_record
+from flr.simulation import notebook, run_record
 from flr.simulation.build import check_fits, first_networks, load_data, load_scenario
 from flr.simulation.folders import locked, new_folder, own_folder, refuse_other_runs
 from flr.simulation.in_process import TrainingData, run_in_process
@@ -83,7 +83,8 @@ def run(
         data: A `Dataset` (of flr, torch or Hugging Face), `(x, y)` or `(x, y, x_test, y_test)` in
             place of the config's `[data]`.
         out: The run's folder, new or empty; without it one is made under `runs/`.
-        on_round: Called after every round with its line of `metrics.jsonl`.
+        on_round: Called after every round with its line of `metrics.jsonl`; without it, a notebook
+            shows a bar.
 
     Returns:
         The finished run.
@@ -97,6 +98,7 @@ def run(
     """
     resolved = pinned(as_config(config))
     bits.require(resolved.bits)
+    on_round = notebook.watched(on_round, resolved.label, resolved.rounds)
     with own_folder(resolved) if out is None else nullcontext(Path(out)) as folder:
         return _run_in(folder, resolved, data, on_round)
 
@@ -151,6 +153,7 @@ def resume(
     folder = Path(folder)
     config = read_config(folder, trust=trust)
     config = config.on_device(device or config.train.device)
+    on_round = notebook.watched(on_round, config.label, config.rounds)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
     if config.workers > 1:
