@@ -64,7 +64,23 @@ def from_arrays(
     y_test: Array | Tensor | None = None,
     classes: tuple[str, ...] | None = None,
 ) -> Dataset:
-    """A data set from NumPy or torch arrays (copied); by default a fixed fifth is for testing."""
+    """A data set from NumPy or torch arrays (copied); by default a fixed fifth is for testing.
+
+    Args:
+        x: Inputs: images as uint8 (n x height x width, x 3 if in colour), or numbers, n x d.
+        y: Class numbers, from 0 without gaps.
+        x_test: Inputs for testing; with `y_test`, or neither.
+        y_test: Their class numbers.
+        classes: Names of the classes; their numbers if left out.
+
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from flr.data.build import from_arrays
+        >>> x, y = load_digits(return_X_y=True)
+        >>> dataset = from_arrays(x, y)
+        >>> len(dataset.train), len(dataset.test), dataset.input_shape
+        (1437, 360, (64,))
+    """
     if (x_test is None) != (y_test is None):
         raise DataError(
             "Expected both x_test and y_test, or neither; got one of them. Pass the other too."

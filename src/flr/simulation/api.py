@@ -36,8 +36,12 @@ class Run:
         trust: Whether code that somebody else's folder names may be imported.
 
     Example:
-        >>> run = flr.Run(Path("runs/flr-1"))
-        >>> run.metrics[-1]["accuracy"]
+        >>> from pathlib import Path
+        >>> finished = flr.Run(Path("runs/flr-1"))
+        >>> len(finished.metrics) == finished.summary["rounds"]
+        True
+        >>> 0 <= finished.metrics[-1]["accuracy"] <= 1
+        True
     """
 
     folder: Path
@@ -93,8 +97,10 @@ def run(
         FlrError: The config, the data or the folder cannot be used, or too many clients failed.
 
     Example:
-        >>> done = flr.run({"method": "flr", "rounds": 20})
-        >>> done.summary["accuracy"]
+        >>> config = {"method": "flr", "rounds": 2, "partition": {"kind": "iid", "clients": 5}}
+        >>> done = flr.run(config, out="runs/first")
+        >>> sorted(done.summary["accuracy"])
+        ['best', 'best_round', 'last', 'last10', 'per_class']
     """
     resolved = pinned(as_config(config))
     bits.require(resolved.bits)
@@ -148,7 +154,8 @@ def resume(
         FlrError: The folder holds no run that was started, or its data have changed.
 
     Example:
-        >>> flr.resume("runs/flr-1").summary["accuracy"]
+        >>> flr.resume("runs/flr-1").summary["method"]
+        'flr'
     """
     folder = Path(folder)
     config = read_config(folder, trust=trust)
