@@ -28,8 +28,9 @@ extensions = [
 ]
 root_doc = "docs/README"
 include_patterns = [
-    "docs/**/*.md",
-    "docs/**/*.ipynb",
+    "docs/*.md",
+    "docs/*/*.md",
+    "docs/*/*.ipynb",
     "results/*.md",
     "results/bench/*.md",
     "benchmarks/README.md",
@@ -40,7 +41,6 @@ exclude_patterns = ["docs/_build", "src", "tests", "tools", "runs", "node_module
 
 # Headings get the anchors that a forge gives them.
 myst_heading_anchors = 4
-myst_enable_extensions = ["dollarmath"]
 suppress_warnings = ["myst.header"]  # pages of results begin tables below their own headings
 
 nb_execution_mode = "cache"
