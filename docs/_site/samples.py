@@ -1,12 +1,17 @@
 """The directive `samples`: pages that `flr` writes while the site is built, to click on.
 
-Three runs on digits, of seconds each, and a table from the cells in `results/`; none of it is
-committed. Only the pages go into the site: each is one file that needs no other.
+Three runs on digits, of seconds each, the audit of the images that a page of the documentation makes,
+and a table from the cells in `results/`; none of it is committed. Each page is one file; the audit's looks
+its images up where they lie, to enlarge them.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +25,7 @@ AGAIN = f"flr reproduce {TABLE} --out results"
 PAGES = {
     "runs/index.html": ("Three methods compared", "flr demo"),
     "runs/flr/report.html": ("The report of a run", "flr run experiment.toml"),
-    "runs/flr/audit/0/audit.html": ("The audit of a site's labels", "flr audit RUN --client 0"),
+    "audit/audit.html": ("The audit of a site's labels", "flr audit scans labels.csv"),
     f"results/{TABLE}-laptop/index.html": (
         "A table of the paper with what was measured here",
         AGAIN,
@@ -45,7 +50,7 @@ def make(folder: Path) -> None:
         return
     shutil.rmtree(folder, ignore_errors=True)
     compare(folder / "runs")
-    audit(folder / "runs" / "flr")
+    audit(folder)
     reproduce(folder / "results")
 
 
@@ -62,12 +67,16 @@ def compare(folder: Path) -> None:
     html.comparison_page(folder, {name: run.summary for name, run in runs.items()})
 
 
-def audit(run: Path) -> None:
-    """What the first site of a run finds among its labels."""
-    from flr.audit.run_clients import open_run
-    from flr.audit.site_audit import examine
-
-    examine(open_run(run).site_audit(0), run / "audit" / "0")
+def audit(folder: Path) -> None:
+    """What the page `check-my-labels.md` does: images with some wrong labels, and their audit."""
+    page = (ROOT / "docs" / "start" / "check-my-labels.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    command = ["-m", "flr.cli.main", "audit", "scans", "labels.csv", "--out", "audit"]
+    search = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    for words in (["-c", code], command):
+        subprocess.run(
+            [sys.executable, *words], cwd=folder, env=os.environ | search, check=True, stdout=subprocess.DEVNULL
+        )
 
 
 def reproduce(folder: Path) -> None:
@@ -112,6 +121,9 @@ def after(app: Sphinx, error: Exception | None) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder_of(app) / page, target)
             target.chmod(0o644)  # an audit's page is for its owner only; this one shows digits
+        shutil.copytree(
+            folder_of(app) / "scans", Path(app.outdir) / "samples" / "scans", dirs_exist_ok=True
+        )
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
