@@ -1,4 +1,4 @@
-"""The first page: its lists of links are the contents of the site, and the site's address leads to it."""
+"""The first page: its lists of links are the contents, and the site's address leads to it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Links to folders: a forge shows what is in one, a site cannot. Links to files are downloads there."""
+"""Links to folders: a forge shows what is in one, a site cannot. Files become downloads."""
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -18,7 +19,7 @@ def names_instead(text: str, folder: Path) -> str:
         return match[1] if (folder / match[2]).is_dir() else match[0]
 
     places = [0, *(end for m in FENCED.finditer(text) for end in m.span()), len(text)]
-    parts = [text[a:b] for a, b in zip(places, places[1:], strict=False)]
+    parts = [text[a:b] for a, b in pairwise(places)]
     return "".join(p if n % 2 else LINK.sub(plain, p) for n, p in enumerate(parts))
 
 

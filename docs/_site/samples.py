@@ -1,8 +1,8 @@
 """The directive `samples`: pages that `flr` writes while the site is built, to click on.
 
-Three runs on digits, of seconds each, the audit of the images that a page of the documentation makes,
-and a table from the cells in `results/`; none of it is committed. Each page is one file; the audit's looks
-its images up where they lie, to enlarge them.
+Three runs on digits, of seconds each, the audit of the images that a page of the documentation
+makes, and a table from the cells in `results/`; none of it is committed. Each page is one file; the
+audit's looks its images up where they lie, to enlarge them.
 """
 
 from __future__ import annotations
@@ -72,11 +72,10 @@ def audit(folder: Path) -> None:
     page = (ROOT / "docs" / "start" / "check-my-labels.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
     command = ["-m", "flr.cli.main", "audit", "scans", "labels.csv", "--out", "audit"]
-    search = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     for words in (["-c", code], command):
-        subprocess.run(
-            [sys.executable, *words], cwd=folder, env=os.environ | search, check=True, stdout=subprocess.DEVNULL
-        )
+        words = [sys.executable, *words]
+        subprocess.run(words, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def reproduce(folder: Path) -> None:

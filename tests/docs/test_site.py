@@ -81,9 +81,8 @@ def test_every_link_inside_leads_somewhere(pages, site):
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.is_relative_to(site.resolve()) or not target.is_file():
                 broken.append(f"{path.relative_to(site)}: {link}")
-            elif parts.fragment and target in pages:
-                if unquote(parts.fragment) not in pages[target].anchors:
-                    broken.append(f"{path.relative_to(site)}: {link}")
+            elif target in pages and unquote(parts.fragment) not in {"", *pages[target].anchors}:
+                broken.append(f"{path.relative_to(site)}: {link}")
     assert broken == []
 
 

@@ -106,9 +106,7 @@ def run_in_process(
             run_federation(
                 config, spec.method, server, transport, state, recorder, folder, again, words
             )
-    facts = ReportFacts(
-        scenario.hash, recorder.noise, data.name, attack_of(config, scenario)
-    )
+    facts = ReportFacts(scenario.hash, recorder.noise, data.name, attack_of(config, scenario))
     write_results(config, data.task_spec, spec.method, server, folder, facts)
 
 
