@@ -44,6 +44,7 @@ myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]  # pages of results begin tables below their own headings
 
 nb_execution_mode = "cache"
+nb_execution_in_temp = True  # notebooks write folders, which do not belong here
 nb_execution_cache_path = str(HERE / "_build" / "notebooks")
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300

@@ -144,3 +144,7 @@ def test_notebooks_are_executed_and_kept_without_outputs(path, site):
     shown = (site / "docs" / "notebooks" / f"{path.stem}.html").read_text(encoding="utf-8")
     assert shown.count('class="cell_input') == len(cells)
     assert 'class="cell_output' in shown
+
+
+def test_building_leaves_nothing_beside_the_notebooks(site):
+    assert {path.suffix for path in (ROOT / "docs" / "notebooks").iterdir()} == {".ipynb"}
