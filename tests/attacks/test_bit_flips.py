@@ -20,7 +20,8 @@ from flr.core.errors import FlrError
 from flr.report import run_records
 
 SAMPLE = 20
-NOT_READ = {".lock", "report.html", "curves.png"}  # by flr; people see what is wrong with them
+# by flr; people see what is wrong with them
+NOT_READ = {".lock", "report.html", "curves.png", "model-card.md"}
 
 Read = Callable[[Path], str]  # the folder's results as bits
 

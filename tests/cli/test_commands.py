@@ -59,6 +59,7 @@ def test_a_run_folder_is_complete(cli, config, tmp_path):
         "clients.jsonl",
         "summary.json",
         "model.safetensors",
+        "model-card.md",
         "checkpoint",
         "curves.png",
         "report.html",

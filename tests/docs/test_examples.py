@@ -59,13 +59,20 @@ def test_configs_are_valid(name, blocks, tmp_path):
             parse({"rounds": 100, **tree}, source=name)
 
 
-PYTHON = ["use-the-regulariser.md", "use-your-own-data.md", "use-a-pretrained-network.md"]
+OWN_DATA = "how-to/use-your-own-data.md"
+PYTHON = [
+    "how-to/use-the-regulariser.md",
+    OWN_DATA,
+    "how-to/use-a-pretrained-network.md",
+    "coming-from/cleanlab.md",
+    "coming-from/flower.md",
+]
 
 
 @pytest.mark.parametrize("page", PYTHON)
 def test_python_examples_run(page, blocks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = blocks(f"docs/how-to/{page}", "python")
+    found = blocks(f"docs/{page}", "python")
     assert found
     namespace: dict[str, object] = {"__name__": "example"}
     threads = torch.get_num_threads()
@@ -76,8 +83,8 @@ def test_python_examples_run(page, blocks, tmp_path, monkeypatch):
                 exec(source, namespace)  # noqa: S102
     finally:
         torch.set_num_threads(threads)
-    if page == "use-your-own-data.md":
-        read_the_data_of_its_configs(blocks(f"docs/how-to/{page}", "toml"))
+    if page == OWN_DATA:
+        read_the_data_of_its_configs(blocks(f"docs/{page}", "toml"))
 
 
 def read_the_data_of_its_configs(configs: list[str]) -> None:

@@ -53,9 +53,16 @@ def audit_labels(
         `sure` and `rate` (estimate, low and high end of the 90 % interval).
 
     Example:
-        >>> table = flr.audit_labels(labels, features=embeddings)
-        >>> table.attrs["verdict"]
-        >>> table[table.is_label_issue].sort_values("label_score").head(10)
+        >>> from sklearn.datasets import load_digits
+        >>> digits = load_digits()
+        >>> labels, features = digits.target[:300].copy(), digits.data[:300]
+        >>> labels[:30] = (labels[:30] + 1) % 10  # these are wrong
+        >>> table = flr.audit_labels(labels, features=features)
+        >>> list(table.columns)
+        ['is_label_issue', 'label_score', 'given_label', 'predicted_label']
+        >>> suspects = table[table.is_label_issue].sort_values("label_score")
+        >>> bool((suspects.index[:10] < 30).all())  # the first ten are among the wrong ones
+        True
     """
     pandas = _pandas()
     given = _values(labels)

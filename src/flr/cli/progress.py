@@ -16,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from flr.report.formatting import news
+
 
 class WithBar:
     """Shows a bar from beginning to end; there is none unless a person watches."""
@@ -55,7 +57,7 @@ class RunProgress(WithBar):
         done = int(metrics["round"])
         self.first = self.first or (done, time.monotonic())
         since, then = self.first
-        self.news = _news(metrics) or self.news
+        self.news = news(metrics) or self.news
         if self.bar and self.task is not None:
             self.bar.update(self.task, completed=done, news=self.news)
         elif done == self.rounds or done % max(self.rounds // 5, 1) == 0:
@@ -94,14 +96,3 @@ class Steps(WithBar):
         elif step not in self.said and share < 1:
             self.console.print(f"{step} ...")
             self.said.add(step)
-
-
-def _news(metrics: dict[str, Any]) -> str:
-    parts = []
-    if metrics.get("accuracy") is not None:
-        parts.append(f"accuracy {100 * metrics['accuracy']:.1f} %")
-    memorization = metrics.get("memorization") or {}
-    memorized = (memorization.get("client") or {}).get("noisy_memorized")
-    if memorized is not None:
-        parts.append(f"memorized {100 * memorized:.0f} %")
-    return ", ".join(parts)

@@ -202,11 +202,14 @@ class Method:
 
     Subclasses override the hooks they need, and say in `traits` what crosses the wire besides the
     weights. Methods combine by stacking (core/combine.py): regularisers and penalties add up,
-    and every other hook has one owner.
+    and every other hook has one owner. `flr.register` gives a method the name that configs use.
 
     Example:
-        A method of a few lines stands at the top of this module; to use it, name it in a config
-        or give it to `flr.run({"method": "fedprox", "rounds": 20})`.
+        >>> class Calm(flr.Method):
+        ...     def regularize(self, c, net, logits, b):
+        ...         return 0.01 * logits.square().mean()
+        >>> Calm().owns("regularize"), Calm().owns("plan")
+        (True, False)
     """
 
     @property

@@ -93,7 +93,20 @@ def register(
             clients a round; empty if it can.
 
     Example:
-        `@register("calm", title="Calm", year=2026)` above the dataclass of a method.
+        >>> from dataclasses import dataclass
+        >>> @flr.register("calm", title="Calm", year=2026)
+        ... @dataclass(frozen=True)
+        ... class Calm(flr.Method):
+        ...     '''Adds the mean squared logit to the loss.
+        ...
+        ...     Leaves the site: weights.
+        ...     '''
+        ...     lam: float = 0.01
+        ...     def regularize(self, c, net, logits, b):
+        ...         return self.lam * logits.square().mean()
+        >>> config = {"method": {"name": "calm", "lam": 0.1}, "rounds": 1}
+        >>> flr.run(config, out="runs/calm").summary["method"]
+        'calm'
 
     Raises:
         ValueError: The docstring is missing or, for a method, lacks a "Leaves the site:" line.

@@ -23,7 +23,10 @@ class Declared:
         least: No number that is sent is below it (0 for counts); the server refuses others.
 
     Example:
-        `Declared("flr.{net}.seen", ("samples",), "which samples were visited", torch.bool)`
+        >>> import torch
+        >>> seen = flr.Declared("my.{net}.seen", ("samples",), "which were visited", torch.bool)
+        >>> seen.size({"samples": 72})
+        (72,)
     """
 
     name: str
@@ -79,7 +82,11 @@ class Traits:
             kept from an earlier revision are then marked as stale.
 
     Example:
-        `traits = Traits(keeps=(Declared("my.losses", ("samples",), "losses of the last round"),))`
+        >>> kept = flr.Declared("my.losses", ("samples",), "losses of the last round")
+        >>> class Mine(flr.Method):
+        ...     traits = flr.Traits(keeps=(kept,), cost="one forward pass more in each round")
+        >>> [declared.name for declared in Mine().traits.keeps]
+        ['my.losses']
     """
 
     networks: int = 1

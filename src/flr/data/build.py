@@ -69,16 +69,20 @@ def from_arrays(
     """A data set from NumPy or torch arrays (copied); by default a fixed fifth is for testing.
 
     Args:
-        x: Images (n x height x width, with channels or without), or features (n x d).
-        y: Class numbers or names.
-        x_test: Inputs of a test part of your own.
-        y_test: Its labels.
+        x: Images as uint8 (n x height x width, x 3 if in colour), or features (n x d).
+        y: Class numbers from 0 without gaps, or names.
+        x_test: Inputs for testing; with `y_test`, or neither.
+        y_test: Their labels.
         classes: Names of the class numbers.
         tokens: Whether `x` holds numbers of tokens (n x length), for a network with an embedding:
             then they stay whole numbers. Other whole numbers are standardised like all inputs.
 
     Example:
+        >>> from sklearn.datasets import load_digits
         >>> from flr.plugin import from_arrays
+        >>> dataset = from_arrays(*load_digits(return_X_y=True))
+        >>> len(dataset.train), len(dataset.test), dataset.input_shape
+        (1437, 360, (64,))
         >>> sentences = [[1, 7, 2], [3, 7, 4], [1, 5, 2], [3, 5, 4]]  # numbers of words
         >>> from_arrays(sentences, ["question", "answer"] * 2, tokens=True).input_shape
         (3,)

@@ -120,7 +120,11 @@ class Dataset:
         raters: The class that each of several people chose, for every sample by its `number`.
 
     Example:
-        A source builds one in its `load()`; `sources/digits.py` is the shortest.
+        >>> import numpy as np
+        >>> from flr.data.build import from_arrays
+        >>> dataset = from_arrays(np.random.rand(40, 3), np.arange(40) % 2, classes=("no", "yes"))
+        >>> dataset.classes, dataset.input_shape
+        (('no', 'yes'), (3,))
     """
 
     name: str

@@ -63,6 +63,7 @@ def report_facts(membership: Membership, rounds: int, commonest: float | None) -
     return ReportFacts(
         scenario=membership.experiment,
         noise=NoiseRates(None, None, unknown, unknown),
+        data="the sites' own data",
         also_leaves=[line for line in leaves if line],
         repeat_with="flwr run .",
         commonest=commonest,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -36,6 +39,18 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def news(metrics: Mapping[str, Any]) -> str:
+    """A line of `metrics.jsonl` in a few words, for somebody who waits; empty if nothing is new."""
+    parts = []
+    if metrics.get("accuracy") is not None:
+        parts.append(f"accuracy {percent(metrics['accuracy'])}")
+    memorization = metrics.get("memorization") or {}
+    memorized = (memorization.get("client") or {}).get("noisy_memorized")
+    if memorized is not None:
+        parts.append(f"memorized {100 * memorized:.0f} %")
+    return ", ".join(parts)
 
 
 def markdown(text: str) -> str:

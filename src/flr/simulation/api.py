@@ -21,7 +21,7 @@ from flr.report import html, jsonl, summary
 from flr.report.frames import flat, to_frame
 from flr.report.recorder import CLIENTS, METRICS
 from flr.scenario import scenario as scenarios
-from flr.simulation import run_record
+from flr.simulation import notebook, run_record
 from flr.simulation.build import check_fits, first_networks, load_data, load_scenario
 from flr.simulation.folders import locked, new_folder, own_folder, refuse_other_runs
 from flr.simulation.in_process import TrainingData, run_in_process
@@ -40,8 +40,12 @@ class Run:
         trust: Whether code that somebody else's folder names may be imported.
 
     Example:
-        >>> run = flr.Run(Path("runs/flr-1"))
-        >>> run.metrics[-1]["accuracy"]
+        >>> from pathlib import Path
+        >>> finished = flr.Run(Path("runs/flr-1"))
+        >>> len(finished.metrics) == finished.summary["rounds"]
+        True
+        >>> 0 <= finished.metrics[-1]["accuracy"] <= 1
+        True
     """
 
     folder: Path
@@ -99,7 +103,8 @@ def run(
         data: A `Dataset` (of flr, torch or Hugging Face), `(x, y)` or `(x, y, x_test, y_test)` in
             place of the config's `[data]`.
         out: The run's folder, new or empty; without it one is made under `runs/`.
-        on_round: Called after every round with its line of `metrics.jsonl`.
+        on_round: Called after every round with its line of `metrics.jsonl`; without it, a notebook
+            shows a bar.
 
     Returns:
         The finished run.
@@ -108,11 +113,14 @@ def run(
         FlrError: The config, the data or the folder cannot be used, or too many clients failed.
 
     Example:
-        >>> done = flr.run({"method": "flr", "rounds": 20})
-        >>> done.summary["accuracy"]
+        >>> config = {"method": "flr", "rounds": 2, "partition": {"kind": "iid", "clients": 5}}
+        >>> done = flr.run(config, out="runs/first")
+        >>> sorted(done.summary["accuracy"])
+        ['best', 'best_round', 'last', 'last10', 'per_class']
     """
     resolved = pinned(as_config(config))
     bits.require(resolved.bits)
+    on_round = notebook.watched(on_round, resolved.label, resolved.rounds)
     with own_folder(resolved) if out is None else nullcontext(Path(out)) as folder:
         return _run_in(folder, resolved, data, on_round)
 
@@ -162,11 +170,13 @@ def resume(
         FlrError: The folder holds no run that was started, or its data have changed.
 
     Example:
-        >>> flr.resume("runs/flr-1").summary["accuracy"]
+        >>> flr.resume("runs/flr-1").summary["method"]
+        'flr'
     """
     folder = Path(folder)
     config = read_config(folder, trust=trust)
     config = config.here() if device is None else config.on_device(device)
+    on_round = notebook.watched(on_round, config.label, config.rounds)
     if workers is not None:
         config = config.model_copy(update={"workers": workers})
     if config.workers > 1:

@@ -51,6 +51,7 @@ class TrainingData:
     clean_y: Tensor
     true: Ragged  # for the recorder alone
     verified: bool
+    name: str  # of the data set
 
     @classmethod
     def of(cls, config: Config, dataset: Dataset, scenario: Scenario) -> TrainingData:
@@ -69,6 +70,7 @@ class TrainingData:
             clean_y=dataset.train.y[scenario.benchmark],
             true=true,
             verified=dataset.verified,
+            name=dataset.name,
         )
 
 
@@ -116,8 +118,13 @@ def run_in_process(
             run_federation(
                 config, spec.method, server, transport, state, recorder, folder, again, words
             )
-    attackers_of = attack_of(config, scenario)
-    facts = ReportFacts(scenario.hash, recorder.noise, attackers_of, commonest=recorder.commonest)
+    facts = ReportFacts(
+        scenario.hash,
+        recorder.noise,
+        data.name,
+        attack_of(config, scenario),
+        commonest=recorder.commonest,
+    )
     write_results(config, data.task_spec, spec.method, server, folder, facts)
 
 

@@ -16,7 +16,7 @@ from flr.engine.federation import Federation, States, Transport
 from flr.engine.selection import Selection
 from flr.models import model_file
 from flr.models.embedding import Embedder
-from flr.report import html, jsonl, summary
+from flr.report import html, jsonl, model_card, summary
 from flr.report import recorder as records
 from flr.report.describe import COUNTED, leaves_the_site
 from flr.report.recorder import Recorder
@@ -112,6 +112,7 @@ class ReportFacts:
 
     scenario: str  # its hash, or the name of the experiment
     noise: NoiseRates
+    data: str  # what the data set is called
     attack: dict[str, Any] | None = None
     also_leaves: Sequence[str] = ()  # what leaves a site besides what the method sends
     repeat_with: str | None = None  # the command that repeats the run, where config.toml will not
@@ -141,7 +142,7 @@ def write_results(
     folder: Path,
     about: ReportFacts,
 ) -> None:
-    """Writes the trained model and the report: summary, picture and page."""
+    """Writes the trained model with its card, and the report: summary, picture and page."""
     from flr.report import plots  # matplotlib takes a second, and only a finished run needs it
 
     train = config.train
@@ -180,4 +181,5 @@ def write_results(
     counted = COUNTED if config.eval.validation else []
     leaves = [*leaves_the_site(method), *counted, *about.also_leaves]
     html.run_page(folder, leaves, about.repeat_with, about.sites)
+    model_card.write(folder, config, found, meta, leaves, about.data)
     run_record.finish(folder, config)

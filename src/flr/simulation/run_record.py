@@ -21,14 +21,17 @@ from flr.core import bits, seal
 from flr.core.errors import ConfigError, DataError
 from flr.models import model_file
 from flr.models.embedding import Embedder
-from flr.report import html, summary
+from flr.report import html, model_card, summary
 from flr.report.recorder import CLIENTS, METRICS
 
 log = logging.getLogger("flr")
 
 CONFIG = "config.toml"
 FIXED = (CONFIG, "scenario.safetensors")  # written before the first round
-RESULTS = (METRICS, CLIENTS, model_file.NAME, summary.NAME, html.CURVES, html.NAME)
+RESULTS = (
+    *(METRICS, CLIENTS, model_file.NAME, model_card.NAME),
+    *(summary.NAME, html.CURVES, html.NAME),
+)
 # What may change between two parts of a run: more rounds, and where and how it is computed. The
 # scenario has a fingerprint of the data, so that they may lie elsewhere.
 FREE = (

@@ -176,13 +176,19 @@ class LabelMixture(nn.Module):
         top_k: Keep the k largest entries of a row; its other classes share the rest evenly.
 
     Example:
-        Three lines in a PyTorch or Flower client. `global_logits` come from the received model,
+        Three lines in a PyTorch or Flower client. `received` are logits of the received model,
         frozen, in eval mode, on the same (augmented) batch; `index` holds the samples' stable
-        numbers, each once::
+        numbers, each once.
 
-            mixture = flr.LabelMixture(samples=len(data), classes=10)  # once; kept between rounds
-            mixture.schedule(round, rounds)                            # every round
-            loss = cross_entropy(logits, y) + mixture(logits, global_logits, index)
+        >>> import torch
+        >>> logits, received, y = torch.randn(8, 3), torch.randn(8, 3), torch.zeros(8).long()
+        >>> index = torch.arange(8)
+        >>> mixture = flr.LabelMixture(samples=100, classes=3)  # once; kept between rounds
+        >>> mixture.schedule(0, rounds=20)                      # every round
+        >>> loss = torch.nn.functional.cross_entropy(logits, y)
+        >>> loss = loss + mixture(logits, received, index)      # every batch
+        >>> int(mixture.seen.sum())
+        8
     """
 
     s: PredictionTable  # running average of the global model's predictions

@@ -19,7 +19,17 @@ Share = Annotated[float, Ge(0), Le(1)]
 
 
 class Attack:
-    """What an attacker does; without changes, it is an honest client."""
+    """What an attacker does; without changes, it is an honest client.
+
+    Example:
+        >>> import torch
+        >>> from flr.scenario.attacks.common import Attack
+        >>> class Silent(Attack):
+        ...     def weights(self, sent, received, honest, rng):
+        ...         return torch.zeros_like(sent)
+        >>> Silent().weights(torch.ones(2), torch.ones(2), torch.ones(1, 2), None).tolist()
+        [0.0, 0.0]
+    """
 
     relabels: ClassVar[bool] = False  # whether labels are changed, and so the scenario
 

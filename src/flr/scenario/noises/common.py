@@ -85,7 +85,22 @@ class Noise:
 
 @dataclass(frozen=True)
 class TransitionNoise(Noise):
-    """Sites and rates by rho and tau, samples at random, labels by a transition matrix."""
+    """Sites and rates by rho and tau, samples at random, labels by a transition matrix.
+
+    Args:
+        clients: The share of noisy sites (rho).
+        floor: The lowest rate of a noisy site (tau).
+        ratio: "exact": so many sites and samples; "bernoulli": each by a coin.
+
+    Example:
+        >>> import numpy as np
+        >>> from flr.scenario.noises.common import TransitionNoise
+        >>> class Swap(TransitionNoise):
+        ...     def transition(self, classes, noise_map):
+        ...         return np.eye(len(classes))[::-1]  # the first becomes the last
+        >>> Swap(floor=0.4).transition(("a", "b"), None).tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
+    """
 
     clients: Share = 1.0  # rho
     floor: Share = 0.0  # tau

@@ -17,7 +17,21 @@ Alpha = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Partition:
-    """A way to deal samples out: a subclass says in `assign` which site each sample goes to."""
+    """A way to deal samples out: a subclass says in `assign` which site each sample goes to.
+
+    Args:
+        clients: The number of sites.
+
+    Example:
+        >>> import numpy as np
+        >>> from flr.scenario.partitions.common import Partition
+        >>> class InTurn(Partition):
+        ...     def assign(self, labels, counts, rng):
+        ...         return np.arange(len(labels)) % self.clients, []
+        >>> sites, notes = InTurn(clients=2).assign(np.zeros(4), np.array([4]), None)
+        >>> sites.tolist()
+        [0, 1, 0, 1]
+    """
 
     clients: Clients = 20
 

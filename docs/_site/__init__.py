@@ -1,0 +1,1 @@
+"""What the site has besides the Markdown pages; each module is a small extension of Sphinx."""
