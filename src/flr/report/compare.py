@@ -76,7 +76,8 @@ def compare(runs: Iterable[Path | str | HasFolder]) -> ComparisonTable:
         DataError: A folder holds no finished run, or methods were not run on the same scenarios.
 
     Example:
-        >>> flr.compare(Path("runs").iterdir()).frame()
+        >>> flr.compare(["runs/flr-1"]).frame()[["method", "n"]].values.tolist()
+        [['flr', 1]]
     """
     return tabulate(records(runs))
 

@@ -33,8 +33,10 @@ class Sweep:
         failed: Why runs have failed, by their name; empty when all went well.
 
     Example:
-        >>> found = flr.sweep("study.toml")
-        >>> found.frame().groupby(["setting", "row"])["accuracy.last10"].mean()
+        >>> study = {"grid": {"method": ["fedavg", "flr"]}, "seeds": [1], "config": {"rounds": 1}}
+        >>> found = flr.sweep(study, jobs=1)
+        >>> found.frame().groupby("row")["accuracy.last10"].mean().index.tolist()
+        ['FLR', 'FedAvg']
     """
 
     results: ExperimentResults
@@ -97,8 +99,10 @@ def sweep(
         FlrError: The study, one of its configs, or the data cannot be used.
 
     Example:
-        >>> found = flr.sweep({"grid": {"method": ["fedavg", "flr"]}, "config": {"rounds": 20}})
-        >>> found.frame()[["row", "seed", "accuracy.last10"]]
+        >>> study = {"grid": {"method": ["fedavg", "flr"]}, "seeds": [1], "config": {"rounds": 1}}
+        >>> found = flr.sweep(study, jobs=1)
+        >>> found.frame()[["row", "seed"]].values.tolist()
+        [['FedAvg', 1], ['FLR', 1]]
     """
     from flr.study import page, queue, study_file
 
