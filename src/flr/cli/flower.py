@@ -37,7 +37,9 @@ def init(folder: AppFolder) -> None:
 
 @app.command()
 def check(
-    folder: AppFolder,
+    folder: Annotated[
+        Path | None, typer.Argument(help="The folder of a Flower app.", metavar="DIR")
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,11 +49,28 @@ def check(
             help="As for `flwr run`: 'key=value ...' (may be repeated), or a TOML file.",
         ),
     ] = None,
+    superlink: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Also ask the SuperLink at the sites' address."),
+    ] = None,
+    root_certificates: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The authority that vouches for it.")
+    ] = None,
 ) -> None:
-    """Find what is wrong with the app in DIR, its data and its split, before a node is touched."""
+    """Find what is wrong with the app in DIR, its data and its split, before a node is touched.
+
+    With --superlink also, or only, what the SuperLink lets strangers do, and this machine's clock.
+    """
     with needing_flower():
         from flr.flower.check_app import check_app
-    say(f"{folder} is fine: {check_app(folder, changes or [])}.")
+        from flr.flower.probe import require_safe
+    if folder is None and superlink is None:
+        raise ConfigError("Expected the folder of an app, or --superlink HOST:PORT. Give one.")
+    if folder is not None:
+        say(f"{folder} is fine: {check_app(folder, changes or [])}.")
+    if superlink is not None:
+        require_safe(superlink, root_certificates)
+        say(f"{superlink} lets in SuperNodes only, and this machine's clock agrees with its clock.")
 
 
 @app.command()
