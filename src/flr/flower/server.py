@@ -57,8 +57,9 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
     log.info("Run folder: %s", folder.resolve())
     with locked(folder):
         run_spec = RunSpec.of(secrets.token_hex(8), config, flower.classes)
-        keys: dict[str, str] | None = {} if flower.node_keys else None
-        handshake = Handshake(grid, run_spec.to_note(), data.screen, keys)
+        keys = new_keys(grid, flower)
+        registered = keys is not None and flower.own_data
+        handshake = Handshake(grid, run_spec.to_note(), data.screen, keys, registered)
         task_spec = gather(handshake, data, flower)
         sites = tuple(in_order(handshake.nodes))
         if flower.own_data:
@@ -91,7 +92,9 @@ def resume(grid: Grid, asked: Flower) -> None:
     data = server_data(config, flower)
     networks = networks_for(membership.task_spec, data, config, flower)
     run_spec = RunSpec.of(membership.experiment, config, flower.classes)
-    handshake = Handshake(grid, run_spec.to_note(), membership.screen, membership.keys)
+    keys = membership.keys
+    registered = keys is not None and flower.own_data
+    handshake = Handshake(grid, run_spec.to_note(), membership.screen, keys, registered)
     with locked(folder):
         run_record.go_on(folder, config)
         membership.save(folder)
@@ -99,6 +102,17 @@ def resume(grid: Grid, asked: Flower) -> None:
         if missing := in_order(set(membership.sites) - there):
             log.warning("Not there: %s. %s", ", ".join(missing), handshake.complaints())
         federate(handshake, config, membership, data, networks, folder)
+
+
+def new_keys(grid: Grid, flower: Flower) -> dict[str, str] | None:
+    """Where sites' keys are remembered, empty yet; None where names are not bound to keys.
+
+    By itself with TLS, because nodes have keys of their own there. Flower's grid has no public
+    word for that; one that says nothing is taken for a grid without.
+    """
+    if flower.node_keys == "auto":
+        return {} if getattr(grid, "_insecure", True) is False else None
+    return {} if flower.node_keys else None
 
 
 def prepare(

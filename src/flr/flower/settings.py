@@ -35,7 +35,8 @@ class Flower(BaseModel):
     min_sites: Annotated[int, Field(ge=0)] = 0  # 0: all sites of the scenario
     wait: Annotated[float, Field(gt=0)] = 600.0  # seconds for sites to appear
     timeout: Annotated[float, Field(gt=0)] = 3600.0  # seconds for the answers to a task
-    node_keys: bool = False  # a site's name stays bound to its node's key
+    # a site's name stays bound to its node's key; "auto": where the SuperLink has TLS
+    node_keys: bool | Literal["auto"] = "auto"
     classes: Names = ()  # the class list where sites bring their own data
     test: str = ""  # the server's own test set: a folder, .csv or .npz
     benchmark: str = ""  # the server's own clean samples, for methods that need some
