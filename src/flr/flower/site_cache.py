@@ -54,7 +54,9 @@ def stamp_of(path: Path) -> Stamp:
     inside = (Path(at, name) for at, _, names in os.walk(path) for name in names)
     files = sorted(inside) if path.is_dir() else [path]
     found = [(str(file), file.stat()) for file in files if file.exists()]
-    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+    # a copy may set the time of its content back, but not that of its last change
+    times = {name: max(stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in found}
+    return tuple((name, stat.st_size, times[name]) for name, stat in found)
 
 
 @lru_cache(maxsize=1)

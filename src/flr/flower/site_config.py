@@ -15,6 +15,7 @@ from flr.core.plain_text import plain
 from flr.flower.run_spec import SITE_NAME, Names, with_hyphens
 
 KEYS = ("site", "data", "label", "size", "classes", "state-dir", "policy", "device")
+KEYS += ("accept-new-data",)
 
 _BESIDE = ("partition-id", "num-partitions")  # Flower's own
 
@@ -41,6 +42,7 @@ class SiteConfig(BaseModel):
     state_dir: UserPath
     policy: UserPath | None = None  # None: policy.toml in `state_dir`, if there is one
     device: str = "cpu"
+    accept_new_data: bool = False  # where they have changed, its tables begin anew
 
     @classmethod
     def of(cls, context: Context) -> SiteConfig:
