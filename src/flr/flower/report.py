@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 
 from flr.client.worker import WorkerSpec
 from flr.config import Config
+from flr.core.observers import ClientOutcome
 from flr.core.plain_text import counted
 from flr.engine.local import LocalTransport
 from flr.flower import differential_privacy
@@ -22,6 +25,18 @@ from flr.simulation.run import ReportFacts, recorder_options
 log = logging.getLogger("flr")
 
 
+@dataclass(kw_only=True)
+class FlowerRecorder(Recorder):
+    """Also says how many answers of a site have come too late for their rounds."""
+
+    late: Mapping[int, int] = field(default_factory=dict)
+
+    def client_line(self, number: int, o: ClientOutcome) -> dict[str, Any]:
+        """What became of one site in a round; "late" counts from the start of the run."""
+        late = self.late.get(o.client, 0)
+        return {**super().client_line(number, o), **({"late": late} if late else {})}
+
+
 def make_recorder(
     config: Config,
     membership: Membership,
@@ -29,7 +44,7 @@ def make_recorder(
     test_y: Tensor,
     networks: nn.ModuleList,
     folder: Path,
-) -> Recorder:
+) -> FlowerRecorder:
     """Writes rounds down, and a line for each into the log."""
 
     def show(line: dict[str, Any]) -> None:
@@ -39,7 +54,7 @@ def make_recorder(
         head = f"Round {line['round']} of {config.rounds}: {sites}"
         log.info("%s%s, %.1f s", head, reached, line["seconds"])
 
-    return Recorder(
+    return FlowerRecorder(
         **recorder_options(config, folder),
         predict=LocalTransport(spec, workers=1, drop=0.0).predict,  # the server's own model
         test_y=test_y,

@@ -23,6 +23,7 @@ from flr.flower import differential_privacy, settings
 from flr.flower.agreement import ServerData, agree, server_data
 from flr.flower.handshake import Handshake, in_order
 from flr.flower.membership import Membership
+from flr.flower.norms import UpdateNorms
 from flr.flower.report import make_recorder, report_facts
 from flr.flower.run_spec import RunSpec
 from flr.flower.settings import Flower
@@ -87,7 +88,8 @@ def resume(grid: Grid, asked: Flower) -> None:
     membership, config = Membership.load(folder), own_runs.load_run(folder, trust=asked.trust)
     config = config.on_device(config.train.device)
     log.info("Going on with %s; it keeps the settings it began with.", folder.resolve())
-    flower = membership.flower.model_copy(update={"wait": asked.wait, "timeout": asked.timeout})
+    waiting = ("wait", "timeout", "deadline", "quorum")  # this may change, not what is learned
+    flower = membership.flower.model_copy(update={key: getattr(asked, key) for key in waiting})
     membership = replace(membership, flower=flower, attempt=membership.attempt + 1)
     data = server_data(config, flower)
     networks = networks_for(membership.task_spec, data, config, flower)
@@ -214,7 +216,10 @@ def federate(
         server = make_server(config, membership.counted, method, networks, worker)
         remote = FlowerTransport(handshake, membership, run_spec.to_note(), config.min_replies)
         transport = differential_privacy.protect(flower, server, remote)
+        if flower.privacy == "none":  # norms of single updates are not private
+            transport = UpdateNorms(transport, flower.refuse_norm)
         recorder = make_recorder(config, membership, spec, data.test[1], networks, folder)
+        recorder.late = remote.late
         words, states = common_words(networks[0], len(task_spec.classes)), remote.states
         run_federation(config, method, server, transport, states, recorder, folder, again, words)
     facts = report_facts(membership, config.rounds)

@@ -75,6 +75,11 @@ class Group:
         """Whether commands were started and none of them has ended."""
         return bool(self._processes) and all(p.poll() is None for p in self._processes)
 
+    @property
+    def group(self) -> int:
+        """The number of the process group; there is one once something was started."""
+        return self._processes[0].pid
+
     def ask_to_end(self) -> None:
         """SIGTERM to what was started here, which ends its own children in its own way."""
         for process in self._processes:
