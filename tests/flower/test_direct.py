@@ -227,6 +227,18 @@ def test_a_site_that_does_not_fit_is_refused_by_name(change, words, site_files, 
     assert "ward-2" not in json.loads((tmp_path / "fewer" / "federation.json").read_text())["sites"]
 
 
+def test_a_misfit_is_named_at_once_not_when_the_time_is_up(site_files, tmp_path, caplog):
+    np.savez(tmp_path / "wide.npz", x=np.zeros((4, 9, 9), np.uint8), y=np.arange(4))
+    grid = spoil(site_files, {2: {"data": str(tmp_path / "wide.npz")}}, tmp_path / "state")
+    with pytest.raises(RunError):
+        serve(grid, run_config(settings("flr"), tmp_path / "run", **OWN | {"min-sites": SITES}))
+    said = [record.getMessage() for record in caplog.records if record.name == "flr"]
+    misfit = next(i for i, text in enumerate(said) if 'site "ward-2" does not fit' in text)
+    assert misfit < next(i for i, text in enumerate(said) if text.startswith("Left out"))
+    assert sum('"ward-2" does not fit' in text for text in said) == 1
+    assert any(text.startswith(f"There: {SITES - 1} of {SITES} (ward-0") for text in said)
+
+
 def test_a_site_refuses_a_message_of_another_version(site_files, tmp_path, monkeypatch):
     grid = DirectGrid(own_nodes(site_files, tmp_path / "state"))
     real = grid.push_messages

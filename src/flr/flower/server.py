@@ -17,10 +17,11 @@ from flr.client.what_leaves import common_words
 from flr.client.worker import BenchmarkWorker
 from flr.config import Config, own_runs
 from flr.core.arrays import write_atomically
-from flr.core.errors import ConfigError, DataError, RunError
+from flr.core.errors import ConfigError, DataError
 from flr.data.dataset import TaskSpec
 from flr.flower import differential_privacy, settings
 from flr.flower.agreement import ServerData, agree, server_data
+from flr.flower.gathering import gather
 from flr.flower.handshake import Handshake, in_order
 from flr.flower.membership import Membership
 from flr.flower.norms import UpdateNorms
@@ -159,37 +160,6 @@ def refuse(config: Config, flower: Flower) -> None:
         )
     if problems:
         raise ConfigError("\n".join(["This cannot run on Flower. Correct these:", *problems]))
-
-
-def gather(handshake: Handshake, data: ServerData, flower: Flower) -> TaskSpec:
-    """Waits until enough sites that fit together are there; gives what they classify.
-
-    Every site that has answered by then takes part, not only the quickest ones.
-    """
-    least = flower.min_sites or len(data.expected)
-    log.info("Waiting for %s sites.", least)
-
-    def agreed(sites: set[str]) -> tuple[TaskSpec | None, dict[str, str]]:
-        return agree(data, [handshake.facts[site] for site in in_order(sites)])
-
-    def enough(sites: set[str]) -> bool:
-        return len(sites) - len(agreed(sites)[1]) >= least and not handshake.outstanding()
-
-    there = handshake.wait_for(enough, flower.wait)
-    task_spec, misfits = agreed(there)
-    fit = in_order(there - misfits.keys())
-    for site in handshake.nodes.keys() - set(fit):
-        reason = misfits.get(site, "it has gone")
-        handshake.refuse(handshake.nodes[site], f'site "{site}"', reason)
-        handshake.forget(site)
-    if task_spec is None or len(fit) < least:
-        raise RunError(
-            f"Expected {least} sites within {flower.wait:g} s; {len(fit)} can take part "
-            f"({', '.join(fit) or 'none'}). {handshake.complaints()}\n"
-            f"{data.advice}; then run again."
-        )
-    log.info("Sites: %s", ", ".join(fit))
-    return task_spec
 
 
 def federate(
