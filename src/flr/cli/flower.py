@@ -22,11 +22,20 @@ AppFolder = Annotated[Path, typer.Argument(help="The folder of a Flower app.", m
 
 
 @app.command()
-def init(folder: AppFolder) -> None:
+def init(
+    folder: AppFolder,
+    bare: Annotated[
+        bool, typer.Option("--bare", help="A plain app with a loop of its own and LabelMixture.")
+    ] = False,
+) -> None:
     """Write a complete Flower app into DIR, a new or empty folder."""
     with needing_flower():
         from flr.flower.new_app import write_app
-    made = write_app(folder)
+    made = write_app(folder, bare=bare)
+    if bare:
+        say(f"{made} is a plain Flower app. Its README.md says what a site keeps. Try it:")
+        say(f"  flwr run {folder} --stream --federation-config 'num-supernodes=3'")
+        return
     say(f"{made} is a Flower app. Its README.md has all commands; the first ones:")
     say(f"  flr flower check {folder}")
     say(

@@ -200,7 +200,14 @@ def own_data(
         stamp = site_cache.stamp_of(own.data)
         shared = canonical_json(run_spec.tree.get("data", {}))
         source = site_cache.Source(
-            own.data, stamp, classes, own.label, own.size, shared, run_spec.fingerprint
+            own.data,
+            stamp,
+            classes,
+            own.label,
+            own.size,
+            shared,
+            run_spec.fingerprint,
+            own.loader,
         )
         x, y = site_cache.samples(source, task_spec)
     except ConfigError:

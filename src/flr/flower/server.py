@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from flr.config import Config, own_runs
 from flr.core.arrays import write_atomically
 from flr.core.errors import ConfigError, DataError
 from flr.data.dataset import TaskSpec
+from flr.engine.federation import Transport
 from flr.flower import differential_privacy, settings
 from flr.flower.agreement import ServerData, agree, server_data
 from flr.flower.gathering import gather
@@ -40,12 +41,17 @@ from flr.simulation.run import run_federation, write_results
 
 log = logging.getLogger("flr")
 
+TransportMod = Callable[[Transport], Transport]
 
-def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
-    """Runs one experiment from beginning to end, or goes on with one that was stopped."""
+
+def serve(grid: Grid, run_config: Mapping[str, Any], mods: Sequence[TransportMod] = ()) -> None:
+    """Runs one experiment from beginning to end, or goes on with one that was stopped.
+
+    Each of `mods` puts something around what asks the sites.
+    """
     flower, tree, overrides = settings.read(run_config)
     if flower.resume:
-        resume(grid, flower)
+        resume(grid, flower, mods)
         return
     config, data = prepare(flower, tree, overrides)
     free = first_free(Path("runs") / f"{config.label}-{config.seed}")
@@ -75,10 +81,10 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         write_atomically(folder / "config.toml", config.to_toml(), sync=True)
         run_record.begin(folder, config)
         handshake.screen = membership.screen
-        federate(handshake, config, membership, data, networks, folder)
+        federate(handshake, config, membership, data, networks, folder, mods)
 
 
-def resume(grid: Grid, asked: Flower) -> None:
+def resume(grid: Grid, asked: Flower, mods: Sequence[TransportMod] = ()) -> None:
     """Continues a run with the config and the sites that it began with."""
     folder = Path(asked.out)
     if not asked.out or not (folder / "config.toml").is_file():
@@ -89,8 +95,8 @@ def resume(grid: Grid, asked: Flower) -> None:
     membership, config = Membership.load(folder), own_runs.load_run(folder, trust=asked.trust)
     config = config.on_device(config.train.device)
     log.info("Going on with %s; it keeps the settings it began with.", folder.resolve())
-    waiting = ("wait", "timeout", "deadline", "quorum")  # this may change, not what is learned
-    flower = membership.flower.model_copy(update={key: getattr(asked, key) for key in waiting})
+    free = ("wait", "timeout", "deadline", "quorum", "metrics")  # not what is learned
+    flower = membership.flower.model_copy(update={key: getattr(asked, key) for key in free})
     membership = replace(membership, flower=flower, attempt=membership.attempt + 1)
     data = server_data(config, flower)
     networks = networks_for(membership.task_spec, data, config, flower)
@@ -104,7 +110,7 @@ def resume(grid: Grid, asked: Flower) -> None:
         there = handshake.wait_for(lambda s: len(s) == len(membership.sites), flower.wait)
         if missing := in_order(set(membership.sites) - there):
             log.warning("Not there: %s. %s", ", ".join(missing), handshake.complaints())
-        federate(handshake, config, membership, data, networks, folder)
+        federate(handshake, config, membership, data, networks, folder, mods)
 
 
 def new_keys(grid: Grid, flower: Flower) -> dict[str, str] | None:
@@ -169,6 +175,7 @@ def federate(
     data: ServerData,
     networks: nn.ModuleList,
     folder: Path,
+    mods: Sequence[TransportMod] = (),
 ) -> None:
     """The same rounds as in process, with a checkpoint after every one."""
     task_spec, flower = membership.task_spec, membership.flower
@@ -188,6 +195,8 @@ def federate(
         transport = differential_privacy.protect(flower, server, remote)
         if flower.privacy == "none":  # norms of single updates are not private
             transport = UpdateNorms(transport, flower.refuse_norm)
+        for mod in mods:
+            transport = mod(transport)
         recorder = make_recorder(config, membership, spec, data.test[1], networks, folder)
         recorder.late = remote.late
         words, states = common_words(networks[0], len(task_spec.classes)), remote.states

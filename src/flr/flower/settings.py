@@ -38,6 +38,7 @@ class Flower(BaseModel):
     deadline: Annotated[float, Field(ge=0)] = 0.0  # seconds a task takes; 0: by the last rounds'
     quorum: Annotated[float, Field(ge=0, le=1)] = 0.5  # of the sites asked: without, no deadline
     refuse_norm: Annotated[float, Field(ge=0)] = 0.0  # updates above so many medians; 0: none
+    metrics: Annotated[int, Field(ge=0, le=65535)] = 0  # port for Prometheus; 0: none
     # a site's name stays bound to its node's key; "auto": where the SuperLink has TLS
     node_keys: bool | Literal["auto"] = "auto"
     classes: Names = ()  # the class list where sites bring their own data

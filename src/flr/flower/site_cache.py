@@ -23,10 +23,12 @@ from flr.config.errors import ProblemsError
 from flr.config.who_named_it import named_by_others
 from flr.core.contract import Site
 from flr.core.errors import ConfigError, RunError
+from flr.data import checks
 from flr.data.dataset import SiteTable, TaskSpec
 from flr.data.features import Features
 from flr.data.on_disk import Inputs, Numbers, as_numbers
 from flr.data.sources.files import read_samples
+from flr.flower.site_config import Loader
 from flr.models.embedding import Embedder
 from flr.simulation.build import load_data, load_scenario, make_sites, make_worker_spec
 
@@ -83,6 +85,7 @@ class Source:
     size: int | None
     shared: str  # what [data] says for every site, as JSON
     fingerprint: str = ""  # of the weights of the server's backbone
+    loader: Loader | None = None  # the app's own reader
 
     @property
     def embedder(self) -> Embedder | None:
@@ -98,6 +101,12 @@ class Source:
 
     def read(self) -> tuple[Inputs, Tensor | None]:
         """As they are; images for a backbone stay on disk."""
+        if self.loader is not None:
+            given, labels = self.loader(self.path)
+            where = f"the app's own loader, {self.path}"
+            own, names = checks.inputs(given, where), checks.labels(labels, where)
+            checks.same_length(own, names, where)
+            return own, checks.encode(names, self.classes, where)
         how = self.embedder.reading if self.embedder else {}
         x, y, _, _ = read_samples(
             self.path, self.classes, self.label, self.size, training=True, **how
