@@ -93,6 +93,7 @@ def test_a_running_federation_can_be_watched(port: int, tmp_path: Path, monkeypa
     assert all('http-equiv="refresh"' in page for page in pages)
     final = (out / live_page.NAME).read_text()
     assert "refresh" not in final
+    assert "the run is over" in final
     assert "&lt;script&gt;alert(1)" in final
     assert "<script>" not in final
     assert "http://" not in final

@@ -82,7 +82,7 @@ def states(folder: StateDir) -> None:
         files = [file.stat() for file in path.rglob("*") if file.is_file()]
         last = datetime.fromtimestamp(max(file.st_mtime for file in files), UTC)
         size = f"{sum(file.st_size for file in files) / 1000:,.0f}"
-        known = ("damaged", "", "", "")
+        known = (path.name, "damaged", "", "")
         if record is not None:
             known = (record.site, record.method, f"{record.rounds}", record.began[:10])
         when = (known[3], f"{last:%Y-%m-%d %H:%M}")

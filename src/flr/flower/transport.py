@@ -119,7 +119,7 @@ class FlowerTransport:
     def _results(self, task: Task, waiting: dict[str, int]) -> list[ClientResult]:
         results: list[ClientResult | None] = []
         answers: list[float] = []  # when those came that can be used
-        enough = self.deadline.needed(len(waiting), 0 if task.optional else self.least)
+        enough = 0 if task.optional else self.deadline.needed(len(waiting), self.least)
         sent, timeout = time.monotonic(), self.membership.flower.timeout
         for _ in polling(timeout):
             for number, reply in pull(self.handshake.grid, waiting):
