@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from flr.core.plain_text import plain
 from flr.flower.run_spec import SITE_NAME, Names, with_hyphens
 
-KEYS = ("site", "data", "label", "size", "classes", "state-dir", "policy", "device")
+KEYS = ("site", "data", "label", "size", "classes", "state-dir", "policy", "device", "agent")
 
 _BESIDE = ("partition-id", "num-partitions")  # Flower's own
 
