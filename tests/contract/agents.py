@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import threading
@@ -12,9 +13,29 @@ from pathlib import Path
 from typing import Any
 
 from direct import POLICY
+from toys import settings
 
+from flr.flower.agent import messenger
+from flr.flower.agent.messenger import AgentError
 from flr.flower.agent.peers import Peers
 from flr.flower.agent.site_agent import SiteAgent
+
+HELLO = {
+    "experiment": "0" * 16,
+    "config": settings("fedavg", train={"model": "mlp"}),
+    "classes": None,
+    "subject": None,
+}
+
+
+def ask(path: Path) -> Any:
+    """A roll call, as any program of the machine could ask it."""
+    header = {"type": "query.hello", "note": {"schema": 1, "json": json.dumps(HELLO)}}
+    try:
+        answer, _ = messenger.ask(path, {**header, "arrays": None}, [], wait=5.0)
+    except AgentError as error:
+        return str(error)
+    return json.loads(answer["note"]["json"])
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -68,10 +69,9 @@ def serve(
     own = {key: value for key, value in given.items() if value is not None}
     who = Peers.of(users or [], groups or [])
     agent = SiteAgent(own, socket.expanduser().absolute(), who, largest * _BYTES)
+    os.umask(0o077)  # features and states are for its own user
     with stops_like_ctrl_c():
         try:
-            say(f'site "{agent.site.site}" listens at {agent.path}')
-            say(f"Its state and ledger are in {agent.site.state_dir}")
             agent.serve()
         except KeyboardInterrupt:
             say("Stopped. What was being worked on is asked again when it is back.")

@@ -39,9 +39,7 @@ class Policy(BaseModel):
     rounds: Count | None = None  # of one run, as the server announces it
     replies: Count | None = None  # with arrays, in one run, as the site itself counts them
     bytes: Count | None = None  # of the arrays in one reply
-    per_hour: Count | None = (
-        None  # replies with arrays, of all runs, as the site counts them
-    )
+    per_hour: Count | None = None  # replies with arrays, of all runs, as the site counts them
     backbones: Names = None  # pretrained networks by name, "timm" or "timm:resnet50"
     code: tuple[str, ...] = ()  # of others that a run may import, "module:function"
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from agents import Agent, agents
-from direct import DirectGrid, run_config, with_policy
-from flwr.app import Array, Message
+from direct import DirectGrid, run_config
+from flwr.app import Message
 from toys import TINY, bits, settings
 
 import flr
-from flr.core.errors import ConfigError
-from flr.flower import ledger, site_cache, wire
-from flr.flower.agent import messenger
-from flr.flower.agent.peers import Peers
 from flr.flower.server import serve
 from flr.simulation.api import Run
 

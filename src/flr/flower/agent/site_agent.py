@@ -106,9 +106,8 @@ class SiteAgent:
     def _state_dir(self) -> Iterator[None]:
         """The site's own folder, for one agent at a time, and closed to all others."""
         folder = self.site.state_dir
-        before = os.umask(0o077)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.who.others:
                 data = [self.site.data] if self.site.data else []
                 peers.refuse_open([folder, feature_cache.folder(), *data])
@@ -120,8 +119,6 @@ class SiteAgent:
                 f"Expected a state-dir without an agent; another one works in {folder}. Stop it, "
                 "or choose another --state-dir."
             ) from None
-        finally:
-            os.umask(before)
 
     @contextmanager
     def _listening(self) -> Iterator[socket.socket]:
@@ -143,6 +140,8 @@ class SiteAgent:
                     "Choose a folder that is there and yours."
                 ) from None
             listener.listen(CONNECTIONS)
+            log.info('site "%s" listens at %s', self.site.site, self.path)
+            log.info("its state and ledger are in %s", self.site.state_dir)
             try:
                 yield listener
             finally:
