@@ -31,7 +31,7 @@ def pry(message: Message, context: Context) -> Message:
         found[name] = opened(Path(str(own[f"prying-{name}"])))
     found["user"] = os.geteuid()
     note = json.loads(str(message.content.config_records["note"]["json"]))
-    found["asked"] = {name: asked(own, note | change) for name, change in CHANGES.items()}
+    found["asked"] = {name: asked(own, odd) for name, odd in odd_notes(note).items()}
     Path("pried.json").write_text(json.dumps(found))
     return inner(message, context)
 
@@ -53,13 +53,20 @@ ORDER = {
     "keep": [],
     "attempt": 1,
 }
-CHANGES: dict[str, dict[str, Any]] = {
-    "samples": {"order": ORDER | {"task": "samples"}},
-    "predictions": {"order": ORDER | {"predict": True}},
-    "file": {"config": {"data": {"name": "npz", "path": "/etc/passwd"}}, "classes": None},
-    "code": {"config": {"train": {"model": "prying.client_app:app"}}},
-    "method": {"config": {"method": "fedcorr"}, "order": ORDER | {"task": "correct"}},
-}
+
+
+def odd_notes(note: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Notes that flr's server does not write: other tasks, files, code and methods."""
+    config = note["config"]
+    npz = config | {"data": {"name": "npz", "path": "/etc/passwd"}}
+    code = config | {"train": config["train"] | {"model": "prying:app"}}
+    return {
+        "samples": note | {"order": ORDER | {"task": "samples"}},
+        "predictions": note | {"order": ORDER | {"predict": True}},
+        "file": note | {"config": npz, "classes": None},
+        "code": note | {"config": code},
+        "method": note | {"config": config | {"method": "fedcorr"}},
+    }
 
 
 def asked(own: Any, note: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,8 @@ def sent(agent: Agent, data: bytes) -> dict[str, Any] | None:
     """What the agent says to some bytes before it hangs up; None for nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(str(agent.path))
-        try:
+        with suppress(OSError):  # it may not want to hear all of it
             connection.sendall(data)
-        except OSError:
-            pass  # it did not want to hear all of it
         try:
             answer = json.loads(frames.receive_header(connection))
         except (frames.FrameError, OSError):
