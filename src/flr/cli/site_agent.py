@@ -55,6 +55,8 @@ def serve(
     with needing_flower():
         from flr.flower.agent.peers import Peers
         from flr.flower.agent.site_agent import SiteAgent
+    if partition_id is None and not (site and data):
+        raise typer.BadParameter("say whose data it owns: --site ward-7 --data /path/to/them")
     given: dict[str, str | int | None] = {
         "site": site or None,
         "data": _absolute(data),
@@ -69,12 +71,14 @@ def serve(
     own = {key: value for key, value in given.items() if value is not None}
     who = Peers.of(users or [], groups or [])
     agent = SiteAgent(own, socket.expanduser().absolute(), who, largest * _BYTES)
-    os.umask(0o077)  # features and states are for its own user
-    with stops_like_ctrl_c():
-        try:
+    before = os.umask(0o077)  # features and states are for its own user
+    try:
+        with stops_like_ctrl_c():
             agent.serve()
-        except KeyboardInterrupt:
-            say("Stopped. What was being worked on is asked again when it is back.")
+    except KeyboardInterrupt:
+        say("Stopped. What was being worked on is asked again when it is back.")
+    finally:
+        os.umask(before)
 
 
 def _absolute(path: Path | None) -> str | None:

@@ -53,7 +53,7 @@ def hand_over(message: Message, context: Context) -> Message:
                 "agent's to say. Give it to `flr site serve`"
             )
         header, parts = _asked(message)
-        answer, blobs = ask(Path(str(own[KEY])).expanduser(), header, parts)
+        answer, blobs = ask(Path(str(own[KEY])).expanduser(), header, parts, WAIT)
         return _reply(message, answer, blobs)
     except AgentError as error:
         log.warning("%s", error)
