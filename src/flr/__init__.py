@@ -6,16 +6,20 @@ with one. `flr.audit_labels(labels, features=...)` says which labels look wrong,
 `flr.Method`, `flr.Traits` and `flr.Declared` are what a method of your own needs.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from flr.core import bits
 
 bits.prepare()  # before anything imports torch
 
-from flr.audit.label_table import audit_labels  # noqa: E402
-from flr.core.contract import Method  # noqa: E402
-from flr.core.registry import register  # noqa: E402
-from flr.core.traits import Declared, Traits  # noqa: E402
-from flr.methods.shared.soft_labels import LabelMixture  # noqa: E402
-from flr.simulation.api import Run, resume, run  # noqa: E402
+if TYPE_CHECKING:
+    from flr.audit.label_table import audit_labels
+    from flr.core.contract import Method
+    from flr.core.registry import register
+    from flr.core.traits import Declared, Traits
+    from flr.methods.shared.soft_labels import LabelMixture
+    from flr.simulation.api import Run, resume, run
 
 __all__ = [
     "Declared",
@@ -29,3 +33,27 @@ __all__ = [
     "run",
 ]
 __version__ = "0.1.0"
+
+_MODULES = {
+    "Declared": "flr.core.traits",
+    "LabelMixture": "flr.methods.shared.soft_labels",
+    "Method": "flr.core.contract",
+    "Run": "flr.simulation.api",
+    "Traits": "flr.core.traits",
+    "audit_labels": "flr.audit.label_table",
+    "register": "flr.core.registry",
+    "resume": "flr.simulation.api",
+    "run": "flr.simulation.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used: who only carries messages needs no torch."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'flr' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from flr.cli.site_agent import audit, serve, status
 from flr.cli.terminal import console, say
 from flr.config import policy as policies
 from flr.core.arrays import write_atomically
@@ -18,7 +19,11 @@ from flr.flower import site_data
 from flr.flower.ledger import Line
 from flr.report.table import Table, to_rich
 
-app = typer.Typer(help="At a site: what has left it, and what may.", no_args_is_help=True)
+app = typer.Typer(
+    help="At a site: its agent, what has left it, and what may.", no_args_is_help=True
+)
+for command in (serve, status, audit):
+    app.command()(command)
 
 StateDir = Annotated[Path, typer.Argument(help="A node's state-dir.", metavar="FOLDER")]
 

@@ -114,18 +114,19 @@ class Source:
         return x, y
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)  # as a roll call and a task want them
 def samples(source: Source, task: TaskSpec | None) -> tuple[Numbers, Tensor | None]:
     """A site's own samples; for a task they are normalised, if they have the shape it asks for.
 
-    Features of all samples are made for a task only: until then the first sample stands for them.
+    Without a task the first sample stands for all: who takes part is asked again and again.
     """
     raw, y = _raw(source)
+    if task is None:
+        raw = raw[:1].clone() if isinstance(raw, Tensor) else raw.take(slice(0, 1))
     if (embed := source.embedder) is not None:
         check_weights(embed, source.fingerprint)
-        if task is None:
-            return embed(raw[:1] if isinstance(raw, Tensor) else raw.take(slice(0, 1))), y
-        raw = embed(raw, json.loads(source.shared).get("views", 1), "this site")
+        views = 1 if task is None else json.loads(source.shared).get("views", 1)
+        raw = embed(raw, views, "this site")
     x = as_numbers(raw)
     if task is not None and tuple(x.shape[1:]) == task.input_shape:
         _raw.cache_clear()  # raw inputs would stay in memory beside the normalised ones

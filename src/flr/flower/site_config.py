@@ -16,7 +16,7 @@ from flr.flower.run_spec import SITE_NAME, Names, with_hyphens
 
 KEYS = (
     *("site", "data", "label", "size", "classes", "state-dir", "policy", "device"),
-    "accept-new-data",
+    *("accept-new-data", "agent"),
 )
 
 _BESIDE = ("partition-id", "num-partitions")  # Flower's own

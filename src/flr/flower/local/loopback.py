@@ -30,7 +30,7 @@ import tomli_w
 from flr.core.errors import ConfigError, RunError
 from flr.flower.local.certificates import Certificates, make_certificates, make_node_key
 from flr.flower.local.front_door import FrontDoor
-from flr.flower.local.processes import Group, Reaper, SuperNodeProcess, tail, wait_until
+from flr.flower.local.processes import Group, Reaper, SuperNodeProcess, give, tail, wait_until
 
 Scalar = str | int | float | bool
 
@@ -124,11 +124,17 @@ class Loopback:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def add_node(
-        self, name: str, settings: Mapping[str, Scalar], *, registered: bool = True
+        self,
+        name: str,
+        settings: Mapping[str, Scalar],
+        *,
+        registered: bool = True,
+        user: int | None = None,
     ) -> SuperNodeProcess:
         """Starts a SuperNode with these settings as its node config; see `wait_for_nodes`.
 
         When secure it gets a key of its own, which the SuperLink knows only if `registered`.
+        As `user`, a number, it runs only if this process is root's.
         """
         if name in self.nodes or not re.fullmatch(r"[\w-][\w. -]*", name):
             raise ConfigError(
@@ -149,8 +155,10 @@ class Loopback:
             if registered:
                 self._flwr("supernode", "register", str(public), _CONNECTION, "--name", name)
             command += ["--auth-supernode-private-key", str(key)]
+            give(key, user)
+        give(folder, user)
         log, environment = self.folder / "logs" / f"{name}.log", _environment(folder / "home")
-        node = SuperNodeProcess(self._reaper, environment, folder, log, command)
+        node = SuperNodeProcess(self._reaper, environment, folder, log, command, user)
         self.nodes[name] = node
         node.start()
         return node
