@@ -122,7 +122,7 @@ def test_a_site_that_is_stopped_costs_a_round_its_deadline(tmp_path: Path) -> No
 
         def stop_one() -> None:
             if (out / "config.toml").exists():  # it has said that it takes part
-                os.killpg(federation.nodes["site-1"].group, signal.SIGSTOP)
+                os.killpg(federation.nodes["site-1"].pid, signal.SIGSTOP)
 
         changes = {
             "rounds": 2,
