@@ -14,6 +14,8 @@ from flr.flower.settings import Flower
 
 log = logging.getLogger("flr")
 
+NAMED = 20  # sites that a line of the log names
+
 
 @dataclass
 class News:
@@ -29,8 +31,8 @@ class News:
             if self.misfits.get(site) != reason:
                 log.warning('site "%s" does not fit the others: %s.', site, reason)
         if fit != self.fit:
-            names = ", ".join(in_order(fit)) or "none"
-            log.info("There: %s of %s (%s).", len(fit), self.least, names)
+            names = f" ({', '.join(in_order(fit))})" if 0 < len(fit) <= NAMED else ""
+            log.info("There: %s of %s%s.", len(fit), self.least, names)
         self.fit, self.misfits = frozenset(fit), dict(misfits)
 
 
