@@ -195,12 +195,12 @@ def tree_of(changes: list[str]) -> dict[str, Any]:
 
 
 def show_list() -> None:
-    """All tables and figures, each with its runs at laptop scale."""
+    """All tables and figures, each with its runs at its smallest scale."""
     from flr.paper import experiment
 
     rows = []
     for name in experiment.names():
-        found = experiment.load(name)
+        found = experiment.load(name, experiment.scales(name)[0])
         rows.append((name, found.title, str(len(list(found.places((1,)))))))
     heads = ("name", "what it shows", "runs for\na seed")
     console.print(to_rich(Table(heads, rows, align="ll"), lines=False))

@@ -222,11 +222,11 @@ def load(name: str, scale: Scale = "laptop", quick: bool = False) -> Experiment:
     return Experiment(name, scale, quick, document)
 
 
-def scales(name: str) -> Sequence[str]:
+def scales(name: str) -> Sequence[Scale]:
     """The scales of an experiment; what is only looked at is the same at all."""
     document = _document(name)
     trained = "rows" in document and "settings" in document
-    return [each for each in OVER if each in document or not trained] + ["paper"]
+    return [*(each for each in OVER if each in document or not trained), "paper"]
 
 
 def _document(name: str) -> dict[str, Any]:
