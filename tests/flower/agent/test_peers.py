@@ -105,5 +105,8 @@ def test_files_that_everyone_can_read_are_refused_where_others_may_ask():
         assert peers.readable_by_all(data)
         with pytest.raises(ConfigError, match=r"every user can read .*data\.npz"):
             peers.refuse_open([data, folder / "none"])
+        folder.chmod(0o711)  # nobody sees what is in it, and whoever knows a name can read it
+        assert peers.readable_by_all(folder)
+        folder.chmod(0o755)
         data.chmod(0o640)
         peers.refuse_open([data])

@@ -199,10 +199,10 @@ class SiteAgent:
                 _last_words(connection, _BUSY)
                 return
             parts = [frames.receive(connection, each.bytes, until) for each in header.arrays or ()]
-            connection.settimeout(None)
             future: Future[Frame] = Future()
             self._jobs.put((Request(header, parts), connection, future))
             answer, blobs = future.result()
+            connection.settimeout(READ)  # nobody has to read what they asked for
             frames.send(connection, answer, blobs)
 
     @contextmanager
