@@ -69,11 +69,11 @@ def main() -> None:
         agent.start()
         order: dict[str, Any] = {"task": "fit", "client": 0, "rounds": 2, "attempt": 1}
         note = {**spec.to_note(), "subject": task_to_note(task)}
-        say(agent.socket, agent.group, "query.hello", spec.to_note(), None)
+        say(agent.socket, agent.pid, "query.hello", spec.to_note(), None)
         for step in range(2):
             now = {"step": step, "round": step, "keep": list(range(step))}
             now["version"] = step - 1 if step else None
-            say(agent.socket, agent.group, "train", {**note, "order": {**order, **now}}, weights)
+            say(agent.socket, agent.pid, "train", {**note, "order": {**order, **now}}, weights)
 
 
 def say(

@@ -126,8 +126,8 @@ def on_flower(rounds: int, folder: Path, with_agents: bool) -> Watch:
         federation.wait_for_nodes()
 
         def used() -> dict[str, float]:
-            nodes = sum(cpu_of(node.group) for node in federation.nodes.values())
-            return {"nodes": nodes, "agents": sum(cpu_of(agent.group) for agent in made)}
+            nodes = sum(cpu_of(node.pid) for node in federation.nodes.values())
+            return {"nodes": nodes, "agents": sum(cpu_of(agent.pid) for agent in made)}
 
         watch = Watch(used)
 

@@ -87,8 +87,8 @@ class Group:
         return bool(self._processes) and all(p.poll() is None for p in self._processes)
 
     @property
-    def group(self) -> int:
-        """The number of the process group; there is one once something was started."""
+    def pid(self) -> int:
+        """Of the first command."""
         return self._processes[0].pid
 
     def ask_to_end(self) -> None:
