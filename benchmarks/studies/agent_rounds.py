@@ -30,9 +30,12 @@ import psutil
 
 import flr
 from benchmarks.studies.common import markdown_table
+from flr.config import parse
+from flr.core.arrays import canonical_json
 from flr.flower.local.agents import AgentProcess, Agents
 from flr.flower.local.loopback import Loopback
 from flr.flower.new_app import write_app
+from flr.flower.run_spec import RunSpec
 from flr.report import jsonl, recorder
 
 SITES = 3
@@ -54,6 +57,21 @@ RUN_CONFIG: dict[str, str | int | float | bool] = {
     "flower.wait": 300.0,
 }
 EMPTY = "import flwr.supernode.cli, flwr.supernode.runtime.run_clientapp"
+MESSENGER = """
+import json, sys, time
+import flwr.supernode.cli, flwr.supernode.runtime.run_clientapp
+from flwr.app import ConfigRecord, Context, Message, Metadata, RecordDict
+note = RecordDict({"note": ConfigRecord({"schema": 1, "json": sys.stdin.read()})})
+about = Metadata(1, "", 1, 1, "", "", time.time(), 60.0, sys.argv[2])
+asked = Message(content=note, metadata=about)
+context = Context(1, 1, {"agent": sys.argv[1]}, RecordDict(), {})
+before = time.process_time()
+from flr.flower.apps import client_app
+reply = client_app()(asked, context)
+used = time.process_time() - before
+assert "problem" not in json.loads(reply.content["note"]["json"]), reply.content
+print(used, "torch" in sys.modules)
+"""
 
 
 @dataclass
@@ -120,9 +138,24 @@ def on_flower(rounds: int, folder: Path, with_agents: bool) -> Watch:
         changes = {**RUN_CONFIG, "rounds": rounds, "flower.out": str(out)}
         number = federation.run(app, changes)
         status = federation.wait(number, 3600, look)
+        if made:
+            say_messenger(made[0].socket)
         if status != "finished:completed":
             raise SystemExit(federation.run_log(number).read_text())
     return watch
+
+
+def say_messenger(path: Path) -> None:
+    """CPU seconds of a roll call at the messenger, Flower's part of the process left out."""
+    config = parse({**CONFIG, "rounds": 2})
+    note = canonical_json(RunSpec.of("0" * 16, config, ()).to_note())
+    command = [sys.executable, "-c", MESSENGER, str(path), "query.hello"]
+    for _ in range(3):
+        done = subprocess.run(  # noqa: S603
+            command, input=note, capture_output=True, text=True, check=True
+        )
+        used, torch = done.stdout.split()
+        print(f"flr in the messenger: {float(used):.3f} s of CPU; torch imported: {torch}")
 
 
 def cpu_of(pid: int) -> float:
@@ -166,6 +199,7 @@ def main() -> None:
             figures = [watch.seconds(), watch.seconds() - here.seconds(), node, agent]
             rows.append([name, *(f"{figure:.2f}" for figure in figures)])
             print(f"an empty process of Flower: {import_alone():.2f} s of CPU", flush=True)
+            print(f"load of the machine: {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores")
     head = ["", "s a round", "over in process", "CPU s, SuperNode", "CPU s, who trains"]
     print(markdown_table(head, rows))
 

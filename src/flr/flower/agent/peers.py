@@ -14,7 +14,7 @@ from pathlib import Path
 from flr.core.errors import ConfigError
 
 _CREDENTIALS = struct.Struct("3i")  # process, user, group: struct ucred of Linux
-_EVERYONE = 0o004
+_READ, _ENTER = 0o004, 0o001  # what everybody may do
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,10 @@ def readable_by_all(path: Path) -> bool:
     All folders above have to let everybody through.
     """
     path = path.resolve()
-    if not path.exists() or not path.stat().st_mode & _EVERYONE:
+    needed = _READ | _ENTER if path.is_dir() else _READ
+    if not path.exists() or not path.stat().st_mode & needed:
         return False
-    return all(folder.stat().st_mode & 0o001 for folder in path.parents)
+    return all(folder.stat().st_mode & _ENTER for folder in path.parents)
 
 
 def _number(name: str, kind: str, look_up: Callable[[str], int]) -> int:

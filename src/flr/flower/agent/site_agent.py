@@ -27,6 +27,7 @@ from flr.core.plain_text import plain
 from flr.flower import site_config, wire
 from flr.flower.agent import frames, peers
 from flr.flower.agent.frames import EndedError, FrameError
+from flr.flower.agent.listening import listening
 from flr.flower.agent.peers import Peers
 from flr.flower.agent.request import Header, Request, answer_of
 from flr.flower.agent.status import Status, moment, own_birth
@@ -45,7 +46,6 @@ CONNECTIONS = 8
 READ = 120.0  # seconds in which a whole message has to come
 PAUSE = 1.0  # seconds after a refusal: its line in the ledger stays, and there is room for so many
 
-_LONGEST_PATH = 100  # bytes; the kernel has 108
 _BUSY = {"busy": True}
 
 
@@ -86,17 +86,25 @@ class SiteAgent:
         self._room = threading.Lock()
         self._held = self._connections = 0
         self._strangers: set[int] = set()
+        self._ending = threading.Event()
 
     def serve(self) -> None:
         """Works until `stop`; a message that is being worked on is lost to who asks again."""
-        with self._state_dir(), self._listening() as listener:
+        with self._state_dir(), listening(self.path, self.who.others, CONNECTIONS) as listener:
+            log.info('site "%s" listens at %s', self.site.site, self.path)
+            log.info("its state and ledger are in %s", self.site.state_dir)
             threading.Thread(target=self._accept, args=[listener], daemon=True).start()
-            while (job := self._jobs.get()) is not None:
-                request, connection, future = job
-                if _gone(connection):  # a SuperNode was stopped: nobody waits for this
-                    future.set_exception(EndedError("who asked has gone before its turn"))
-                else:
-                    future.set_result(self._work(request))
+            try:
+                while (job := self._jobs.get()) is not None:
+                    self._do(*job)
+            finally:
+                self._ending.set()
+
+    def _do(self, request: Request, connection: socket.socket, future: Future[Frame]) -> None:
+        if _gone(connection):  # a SuperNode was stopped: nobody waits for this
+            future.set_exception(EndedError("who asked has gone before its turn"))
+        else:
+            future.set_result(self._work(request))
 
     def stop(self) -> None:
         """Ends `serve` after the message that it works on."""
@@ -120,53 +128,31 @@ class SiteAgent:
                 "or choose another --state-dir."
             ) from None
 
-    @contextmanager
-    def _listening(self) -> Iterator[socket.socket]:
-        """The socket; what an agent that was killed has left there is taken away."""
-        if len(os.fsencode(self.path)) > _LONGEST_PATH:
-            raise ConfigError(
-                f"Expected a socket's path of at most {_LONGEST_PATH} bytes; got {self.path}. "
-                "Choose a shorter one, such as /run/flr/site.sock."
-            )
-        _clear(self.path)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            try:
-                listener.bind(str(self.path))
-                # the kernel says who connects, so that the file's mode need not
-                self.path.chmod(0o666 if self.who.others else 0o600)
-            except OSError as error:
-                raise ConfigError(
-                    f"Expected to make a socket at {self.path}; the system says: {error.strerror}. "
-                    "Choose a folder that is there and yours."
-                ) from None
-            listener.listen(CONNECTIONS)
-            log.info('site "%s" listens at %s', self.site.site, self.path)
-            log.info("its state and ledger are in %s", self.site.state_dir)
-            try:
-                yield listener
-            finally:
-                listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-                self.path.unlink(missing_ok=True)
-
     def _accept(self, listener: socket.socket) -> None:
-        """A connection that is refused is told so, and costs nothing more."""
-        while True:
+        """Goes on whatever the system says, such as that there are too many open files."""
+        while not self._ending.is_set():
             try:
                 connection, _ = listener.accept()
-            except OSError:  # closed: the agent ends
-                return
-            user, group = peers.who(connection)
-            if not self.who.allow(user, group):
-                if user not in self._strangers:
-                    log.warning("user %s is not allowed to ask; refused from now on", user)
-                self._strangers.add(user)
-                _last_words(connection, {"refused": "its agent does not answer this user"})
-            elif self._connections >= CONNECTIONS:
-                _last_words(connection, _BUSY)
+            except OSError as error:
+                log.debug("nobody is let in: %s", error)
+                self._ending.wait(0.2)
             else:
-                with self._room:
-                    self._connections += 1
-                threading.Thread(target=self._hear, args=[connection], daemon=True).start()
+                self._admit(connection)
+
+    def _admit(self, connection: socket.socket) -> None:
+        """A connection that is refused is told so, and costs nothing more."""
+        user, group = peers.who(connection)
+        if not self.who.allow(user, group):
+            if user not in self._strangers:
+                log.warning("user %s is not allowed to ask; refused from now on", user)
+            self._strangers.add(user)
+            _last_words(connection, {"refused": "its agent does not answer this user"})
+        elif self._connections >= CONNECTIONS:
+            _last_words(connection, _BUSY)
+        else:
+            with self._room:
+                self._connections += 1
+            threading.Thread(target=self._hear, args=[connection], daemon=True).start()
 
     def _hear(self, connection: socket.socket) -> None:
         """One message and its answer; whatever comes, the agent goes on."""
@@ -199,10 +185,10 @@ class SiteAgent:
                 _last_words(connection, _BUSY)
                 return
             parts = [frames.receive(connection, each.bytes, until) for each in header.arrays or ()]
-            connection.settimeout(None)
             future: Future[Frame] = Future()
             self._jobs.put((Request(header, parts), connection, future))
             answer, blobs = future.result()
+            connection.settimeout(READ)  # nobody has to read what they asked for
             frames.send(connection, answer, blobs)
 
     @contextmanager
@@ -266,28 +252,3 @@ def _last_words(connection: socket.socket, header: Mapping[str, Any]) -> None:
     with connection, suppress(OSError):
         connection.settimeout(1.0)
         frames.send(connection, header)
-
-
-def _clear(path: Path) -> None:
-    """Takes away a socket on which nobody listens; refuses to take anything else."""
-    if not path.exists():
-        return
-    if _listens(path):
-        raise ConfigError(
-            f"Expected a free socket; an agent listens at {path}. Stop it, or choose another "
-            "--socket."
-        )
-    if not path.is_socket():
-        raise ConfigError(
-            f"Expected to make a socket at {path}; there is a file. Choose another --socket."
-        )
-    path.unlink()
-
-
-def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
