@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from flr.cli.flower import needing_flower
 from flr.cli.site_agent import audit, serve, status
 from flr.cli.terminal import console, say
 from flr.config import policy as policies
@@ -15,7 +16,6 @@ from flr.core.arrays import write_atomically
 from flr.core.errors import DataError
 from flr.core.plain_text import plain
 from flr.flower import ledger as ledgers
-from flr.flower import site_data
 from flr.flower.ledger import Line
 from flr.report.table import Table, to_rich
 
@@ -71,6 +71,8 @@ def policy(folder: StateDir) -> None:
 @app.command()
 def states(folder: StateDir) -> None:
     """Which run each state in FOLDER belongs to, since when, and how much of the disk it takes."""
+    with needing_flower():
+        from flr.flower import site_data
     found = [
         (path, site_data.read(path))
         for path in sorted(folder.glob("*/*"))

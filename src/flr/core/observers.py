@@ -21,8 +21,8 @@ class ClientOutcome:
     seconds: float = 0.0
     bytes_down: int = 0
     bytes_up: int = 0
-    norm: float | None = None  # of its update, where that is watched
     predictions: Tensor | None = None  # in simulation: the local model's on its own data, int16
+    norm: float | None = None  # of its update, where that is watched
 
 
 @dataclass(frozen=True)
