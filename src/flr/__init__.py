@@ -7,18 +7,22 @@ together. `flr.audit_labels(labels, features=...)` says which labels look wrong,
 `flr.Method`, `flr.Traits` and `flr.Declared` are what a method of your own needs.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from flr.core import bits
 
 bits.prepare()  # before anything imports torch
 
-from flr.audit.label_table import audit_labels  # noqa: E402
-from flr.core.contract import Method  # noqa: E402
-from flr.core.registry import register  # noqa: E402
-from flr.core.traits import Declared, Traits  # noqa: E402
-from flr.methods.shared.soft_labels import LabelMixture  # noqa: E402
-from flr.report.compare import compare  # noqa: E402
-from flr.simulation.api import Run, resume, run  # noqa: E402
-from flr.study.api import Sweep, sweep  # noqa: E402
+if TYPE_CHECKING:
+    from flr.audit.label_table import audit_labels
+    from flr.core.contract import Method
+    from flr.core.registry import register
+    from flr.core.traits import Declared, Traits
+    from flr.methods.shared.soft_labels import LabelMixture
+    from flr.report.compare import compare
+    from flr.simulation.api import Run, resume, run
+    from flr.study.api import Sweep, sweep
 
 __all__ = [
     "Declared",
@@ -35,3 +39,30 @@ __all__ = [
     "sweep",
 ]
 __version__ = "0.1.0"
+
+_MODULES = {
+    "Declared": "flr.core.traits",
+    "LabelMixture": "flr.methods.shared.soft_labels",
+    "Method": "flr.core.contract",
+    "Run": "flr.simulation.api",
+    "Sweep": "flr.study.api",
+    "Traits": "flr.core.traits",
+    "audit_labels": "flr.audit.label_table",
+    "compare": "flr.report.compare",
+    "register": "flr.core.registry",
+    "resume": "flr.simulation.api",
+    "run": "flr.simulation.api",
+    "sweep": "flr.study.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used: who only carries messages needs no torch."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'flr' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from agents import Agent, agents, ask
 from direct import train_on_flower
 from toys import settings
 
@@ -79,3 +82,51 @@ def test_a_broken_policy_is_named(cli, tmp_path):
     shown = cli("site", "policy", tmp_path)
     assert shown.code == 3
     assert "line 1: rounds = 0 should be" in shown.message
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    """One with data of its own, which has been asked once."""
+    draw = np.random.default_rng(1)
+    y = np.arange(60) % 3
+    x = (draw.normal(size=(60, 8)) + 4 * np.eye(3, 8)[y]).astype(np.float32)
+    np.savez(tmp_path / "scans.npz", x=x, y=y)
+    own = {"site": "ward-7", "data": str(tmp_path / "scans.npz")}
+    with agents({0: {**own, "state-dir": str(tmp_path / "state")}}) as made:
+        ask(made[0].path)
+        yield made[0]
+
+
+def test_the_status_of_an_agent_says_what_it_has_and_does(agent, cli):
+    shown = cli("site", "status", agent.state_dir)
+    assert shown.code == 0
+    assert 'site "ward-7": its agent runs since' in shown.out
+    assert "1 since its start, 1 of them refusals" in shown.out  # a split, and it has own data
+    assert "ledger:   1 reply, " in shown.out
+    assert "scans.npz" in shown.out
+    assert all(len(line) <= 80 for line in shown.out.splitlines() if "/" not in line)
+
+
+def test_the_agents_data_are_audited_in_place(agent, cli, tmp_path):
+    shown = cli("site", "audit", agent.state_dir, "--out", tmp_path / "audit")
+    assert shown.code == 0, shown.err
+    assert (tmp_path / "audit" / "audit.html").exists()
+
+
+def test_a_folder_without_an_agent_is_named(cli, tmp_path):
+    for command in ("status", "audit"):
+        shown = cli("site", command, tmp_path)
+        assert shown.code == 4
+        assert "it has no agent.json" in shown.message
+    (tmp_path / "agent.json").write_text("{}")
+    assert "it is damaged" in cli("site", "status", tmp_path).message
+
+
+def test_an_agent_needs_a_site_and_a_socket_that_can_be_made(cli, tmp_path):
+    shown = cli("site", "serve", "--socket", tmp_path / "s")
+    assert shown.code == 2
+    assert "say whose data it owns" in shown.message
+    own = ("--partition-id", 0, "--state-dir", tmp_path / "state")
+    shown = cli("site", "serve", "--socket", tmp_path / ("s" * 200), *own)
+    assert shown.code == 3
+    assert "a socket's path of at most 100 bytes" in shown.message

@@ -73,7 +73,7 @@ class DirectGrid(Grid):
 
 def with_policy(own: Mapping[str, Any]) -> dict[str, Any]:
     """A node config as it is, or with the policy of the tests where the site has none."""
-    has_one = "policy" in own or (state_dir(own) / policy.NAME).exists()
+    has_one = "agent" in own or "policy" in own or (state_dir(own) / policy.NAME).exists()
     return dict(own) if has_one else {"policy": str(POLICY), **own}
 
 

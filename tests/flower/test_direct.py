@@ -227,6 +227,18 @@ def test_a_site_that_does_not_fit_is_refused_by_name(change, words, site_files, 
     assert "ward-2" not in json.loads((tmp_path / "fewer" / "federation.json").read_text())["sites"]
 
 
+def test_a_misfit_is_named_at_once_not_when_the_time_is_up(site_files, tmp_path, caplog):
+    np.savez(tmp_path / "wide.npz", x=np.zeros((4, 9, 9), np.uint8), y=np.arange(4))
+    grid = spoil(site_files, {2: {"data": str(tmp_path / "wide.npz")}}, tmp_path / "state")
+    with pytest.raises(RunError):
+        serve(grid, run_config(settings("flr"), tmp_path / "run", **OWN | {"min-sites": SITES}))
+    said = [record.getMessage() for record in caplog.records if record.name == "flr"]
+    misfit = next(i for i, text in enumerate(said) if 'site "ward-2" does not fit' in text)
+    assert misfit < next(i for i, text in enumerate(said) if text.startswith("Left out"))
+    assert sum('"ward-2" does not fit' in text for text in said) == 1
+    assert any(text.startswith(f"There: {SITES - 1} of {SITES} (ward-0") for text in said)
+
+
 def test_a_site_refuses_a_message_of_another_version(site_files, tmp_path, monkeypatch):
     grid = DirectGrid(own_nodes(site_files, tmp_path / "state"))
     real = grid.push_messages
@@ -278,23 +290,63 @@ def test_weights_that_do_not_fit_the_sites_model_are_refused_there(tmp_path, mon
     assert "do not fit its model" in reasons["site-3"]
 
 
-def test_a_name_stays_with_its_key_where_nodes_have_some(tmp_path):
-    state = tmp_path / "state"
-    twin = {900: {"partition-id": 1, "state-dir": str(tmp_path / "other")}}
-    for bound, expected in ((False, 900), (True, 2)):
-        grid = DirectGrid(scenario_nodes(state) | twin)
+class Twins(DirectGrid):
+    """Once training has begun, node 900 says that it is a site that is there; later that leaves."""
 
-        def there(grid: DirectGrid = grid) -> list[NodeInfo]:
-            begun = any(m.metadata.message_type == "train" for m in grid.messages)
-            nodes = [n for n in grid.nodes if n != 900 or begun]
-            return [NodeInfo(node_id=n, public_key=b"key of %d" % n) for n in nodes]
+    def __init__(self, state: Path, *, leaves: int = 99) -> None:
+        twin = {900: {"partition-id": 1, "state-dir": str(state / "other")}}
+        super().__init__(scenario_nodes(state) | twin)
+        self.leaves = leaves
 
-        grid.get_nodes = there  # type: ignore[method-assign]
-        out = tmp_path / f"run-{bound}"
-        serve(grid, run_config(settings("fedavg", train={"participation": 1.0}), out,
-                               **{"node-keys": bound}))  # fmt: skip
-        tasks = [m for m in grid.messages if m.metadata.message_type == "train"]
-        assert [m.metadata.dst_node_id for m in tasks[-SITES:]].count(expected) == 1
+    def get_nodes(self) -> list[NodeInfo]:
+        step = len({m.metadata.group_id for m in self.messages if m.metadata.group_id})
+        there = [n for n in self.nodes if step >= (1 if n == 900 else 0)]
+        there = [n for n in there if n != 2 or step < self.leaves]
+        return [NodeInfo(node_id=n, public_key=b"key of %d" % n) for n in there]
+
+    def asked(self) -> list[list[int]]:
+        """The nodes that were asked, by step."""
+        steps: dict[str, list[int]] = {}
+        for message in self.messages:
+            if message.metadata.message_type == "train":
+                steps.setdefault(message.metadata.group_id, []).append(message.metadata.dst_node_id)
+        return list(steps.values())
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_a_second_node_with_the_name_of_a_healthy_one_is_refused(keys, tmp_path, caplog):
+    grid = Twins(tmp_path / "state")
+    everyone = settings("fedavg", train={"participation": 1.0})
+    serve(grid, run_config(everyone, tmp_path / "run", **{"node-keys": keys}))
+    assert [900 in step for step in grid.asked()] == [False] * TINY["rounds"]
+    assert all(2 in step for step in grid.asked())
+    assert 'site "site-1" is there already, as node 2' in caplog.text
+
+
+def test_a_name_is_free_when_its_node_has_gone_unless_it_is_bound_to_a_key(tmp_path, caplog):
+    for bound in (False, True):
+        grid = Twins(tmp_path / f"state-{bound}", leaves=2)
+        everyone = settings("fedavg", train={"participation": 1.0})
+        serve(grid, run_config(everyone, tmp_path / f"run-{bound}", **{"node-keys": bound}))
+        assert [900 in step for step in grid.asked()][2:] == [not bound] * (TINY["rounds"] - 2)
+    assert 'site "site-1" belongs to a node with another key' in caplog.text
+
+
+def test_with_tls_names_are_bound_to_keys_and_to_the_names_of_registration(
+    site_files, tmp_path, caplog
+):
+    grid = DirectGrid(own_nodes(site_files, tmp_path / "state"))
+    grid._insecure = False  # type: ignore[attr-defined]  # as Flower's own says it
+    names = {node: own["site"] for node, own in grid.nodes.items()} | {102: "ward-77"}
+    grid.get_nodes = lambda: [  # type: ignore[method-assign]
+        NodeInfo(node_id=node, public_key=b"key of %d" % node, name=name)
+        for node, name in names.items()
+    ]
+    own = OWN | {"min-sites": SITES - 1}
+    serve(grid, run_config(settings("flr"), tmp_path / "run", **own))
+    record = json.loads((tmp_path / "run" / "federation.json").read_text())
+    assert sorted(record["keys"]) == sorted(site_files.keys() - {"ward-2"})
+    assert 'it says that it is site "ward-2", and was registered as "ward-77"' in caplog.text
 
 
 def test_an_order_of_before_a_resume_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,5 @@ def test_with_tls_and_node_keys_too_and_no_other_key_gets_in(app, tmp_path):
     finally:
         federation.close()
     assert bits(there) == bits(flr.run({**config, "workers": 1}, out=tmp_path / "here"))
+    bound = json.loads((tmp_path / "there" / "federation.json").read_text())["keys"]
+    assert len(bound) == len(set(bound.values())) == SITES, "by itself, because there is TLS"

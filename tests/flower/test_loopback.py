@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hello_app
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from cryptography.x509 import Certificate, load_pem_x509_certificate
@@ -17,62 +18,10 @@ from flr.core.errors import ConfigError, RunError
 from flr.flower.local.certificates import make_certificates, make_node_key
 from flr.flower.local.loopback import Loopback
 
-PYPROJECT = """
-[project]
-name = "hello"
-version = "1.0.0"
-license = "Apache-2.0"
-dependencies = []
-[tool.flwr.app]
-publisher = "flr"
-[tool.flwr.app.components]
-serverapp = "hello.apps:server"
-clientapp = "hello.apps:client"
-[tool.flwr.app.config]
-answers = ""
-"""
-
-APPS = """
-import json
-import time
-from pathlib import Path
-
-from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
-
-client = ClientApp()
-server = ServerApp()
-
-
-@client.query("hello")
-def hello(message, context):
-    settings = ConfigRecord({"settings": json.dumps(context.node_config)})
-    return Message(RecordDict({"answer": settings}), reply_to=message)
-
-
-@server.main()
-def main(grid, context):
-    messages = [Message(RecordDict(), node, "query.hello") for node in grid.get_node_ids()]
-    waiting = set(grid.push_messages(messages))
-    answers = []
-    while waiting:
-        for reply in grid.pull_messages(waiting):
-            waiting.discard(reply.metadata.reply_to_message_id)
-            answers.append(json.loads(reply.content["answer"]["settings"]))
-        time.sleep(0.1)
-    Path(context.run_config["answers"]).write_text(json.dumps(answers))
-"""
-
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    package = tmp_path / "app" / "hello"
-    package.mkdir(parents=True)
-    (package.parent / "pyproject.toml").write_text(PYPROJECT)
-    (package / "__init__.py").touch()
-    (package / "apps.py").write_text(APPS)
-    return package.parent
+    return hello_app.write(tmp_path / "app")
 
 
 def processes(folder: Path) -> list[str]:

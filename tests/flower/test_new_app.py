@@ -33,6 +33,7 @@ from flr.flower.settings import Flower
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
 CONFIGS = [p.name for p, _ in rendered("x", "x") if p.parent == PurePosixPath("conf")]
+DEPLOY = [p.as_posix() for p, _ in rendered("x", "x") if p.parent == PurePosixPath("deploy")]
 SIMULATED = 100
 
 
@@ -69,8 +70,9 @@ def test_a_bundle_has_all_files_but_what_git_ignores(app: Path) -> None:
         *(".gitignore", "LICENSE", "README.md", "pyproject.toml"),
         *(f"my_federation/{name}.py" for name in ("__init__", "client_app", "server_app")),
         *(f"conf/{name}" for name in CONFIGS),
+        *DEPLOY,
     }
-    assert written - packed == {".gitignore"}
+    assert written - packed == {".gitignore", *DEPLOY}, "sites need no files of the server"
     assert not packed & set(private)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,28 @@ def test_a_site_counts_its_replies_itself(tmp_path):
     refusal = "its policy agrees to 2 replies; so many have left it"
     assert mine == [("ok", "")] * 2 + [("refused", refusal)] * (TINY["rounds"] - 2)
     assert ledger.replies(tmp_path / "1", "site-1", ledger.read(tmp_path / "1").lines[0].run) == 2
+
+
+def test_what_leaves_at_once_has_a_size(tmp_path):
+    policy(tmp_path / "1", "bytes = 1000")
+    config = settings("fedavg", train=EVERYONE)
+    serve(DirectGrid(nodes(tmp_path)), run_config(config, tmp_path / "run"))
+    mine = {c["reason"][:45] for c in Run(tmp_path / "run").clients if c["site"] == "site-1"}
+    assert mine == {"its policy agrees to replies of 1000 bytes; t"}
+    lines = ledger.read(tmp_path / "1").lines
+    assert not any(line.weights for line in lines)
+
+
+def test_what_leaves_in_an_hour_is_counted_over_all_runs(tmp_path):
+    policy(tmp_path / "1", "per_hour = 5")
+    config = settings("fedavg", train=EVERYONE)
+    for run in ("a", "b"):
+        serve(DirectGrid(nodes(tmp_path)), run_config(config, tmp_path / run))
+    mine = [c["status"] for c in Run(tmp_path / "b").clients if c["site"] == "site-1"]
+    assert mine == ["ok"] + ["refused"] * (TINY["rounds"] - 1)
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    assert ledger.replies(tmp_path / "1", "site-1") == 5
+    assert ledger.replies(tmp_path / "1", "site-1", since=later) == 0
 
 
 def test_a_policy_may_change_while_a_run_goes_on(tmp_path, monkeypatch):

@@ -93,6 +93,7 @@ def test_simulated_sites_share_a_worker(tmp_path, workers):
 
 def test_changed_data_are_read_again(ward, tmp_path, reads):
     grid = one_site(ward, tmp_path)
+    grid.nodes = {n: own | {"accept-new-data": True} for n, own in grid.nodes.items()}
     real = grid.get_node_ids
 
     def change_once() -> list[int]:

@@ -22,11 +22,20 @@ AppFolder = Annotated[Path, typer.Argument(help="The folder of a Flower app.", m
 
 
 @app.command()
-def init(folder: AppFolder) -> None:
+def init(
+    folder: AppFolder,
+    bare: Annotated[
+        bool, typer.Option("--bare", help="A plain app with a loop of its own and LabelMixture.")
+    ] = False,
+) -> None:
     """Write a complete Flower app into DIR, a new or empty folder."""
     with needing_flower():
         from flr.flower.new_app import write_app
-    made = write_app(folder)
+    made = write_app(folder, bare=bare)
+    if bare:
+        say(f"{made} is a plain Flower app. Its README.md says what a site keeps. Try it:")
+        say(f"  flwr run {folder} --stream --federation-config 'num-supernodes=3'")
+        return
     say(f"{made} is a Flower app. Its README.md has all commands; the first ones:")
     say(f"  flr flower check {folder}")
     say(
@@ -37,7 +46,9 @@ def init(folder: AppFolder) -> None:
 
 @app.command()
 def check(
-    folder: AppFolder,
+    folder: Annotated[
+        Path | None, typer.Argument(help="The folder of a Flower app.", metavar="DIR")
+    ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,11 +58,28 @@ def check(
             help="As for `flwr run`: 'key=value ...' (may be repeated), or a TOML file.",
         ),
     ] = None,
+    superlink: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Also ask the SuperLink at the sites' address."),
+    ] = None,
+    root_certificates: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The authority that vouches for it.")
+    ] = None,
 ) -> None:
-    """Find what is wrong with the app in DIR, its data and its split, before a node is touched."""
+    """Find what is wrong with the app in DIR, its data and its split, before a node is touched.
+
+    With --superlink also, or only, what the SuperLink lets strangers do, and this machine's clock.
+    """
     with needing_flower():
         from flr.flower.check_app import check_app
-    say(f"{folder} is fine: {check_app(folder, changes or [])}.")
+        from flr.flower.probe import require_safe
+    if folder is None and superlink is None:
+        raise ConfigError("Expected the folder of an app, or --superlink HOST:PORT. Give one.")
+    if folder is not None:
+        say(f"{folder} is fine: {check_app(folder, changes or [])}.")
+    if superlink is not None:
+        require_safe(superlink, root_certificates)
+        say(f"{superlink} lets in SuperNodes only, and this machine's clock agrees with its clock.")
 
 
 @app.command()

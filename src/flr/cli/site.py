@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from flr.cli.flower import needing_flower
+from flr.cli.site_agent import audit, serve, status
 from flr.cli.terminal import console, say
 from flr.config import policy as policies
 from flr.core.arrays import write_atomically
@@ -16,7 +19,11 @@ from flr.flower import ledger as ledgers
 from flr.flower.ledger import Line
 from flr.report.table import Table, to_rich
 
-app = typer.Typer(help="At a site: what has left it, and what may.", no_args_is_help=True)
+app = typer.Typer(
+    help="At a site: its agent, what has left it, and what may.", no_args_is_help=True
+)
+for command in (serve, status, audit):
+    app.command()(command)
 
 StateDir = Annotated[Path, typer.Argument(help="A node's state-dir.", metavar="FOLDER")]
 
@@ -59,6 +66,36 @@ def policy(folder: StateDir) -> None:
     write_atomically(path, policies.example(), sync=True)
     say(f"{path} is an example: change it as you like, and run this again to check it.")
     say("A node with this state-dir keeps to it from the next message on.")
+
+
+@app.command()
+def states(folder: StateDir) -> None:
+    """Which run each state in FOLDER belongs to, since when, and how much of the disk it takes."""
+    with needing_flower():
+        from flr.flower import site_data
+    found = [
+        (path, site_data.read(path))
+        for path in sorted(folder.glob("*/*"))
+        if (path / site_data.RECORD).exists()
+    ]
+    if not found:
+        raise DataError(
+            f"Expected the state-dir of a node at {folder}; no run has left a state there. Give "
+            "the `state-dir` of its node config."
+        )
+    heads = ("run", "site", "method", "rounds", "began", "last task (UTC)", "kB")
+    rows = []
+    for path, record in sorted(found, key=lambda each: each[1].began if each[1] else ""):
+        files = [file.stat() for file in path.rglob("*") if file.is_file()]
+        last = datetime.fromtimestamp(max(file.st_mtime for file in files), UTC)
+        size = f"{sum(file.st_size for file in files) / 1000:,.0f}"
+        known = (path.name, "damaged", "", "")
+        if record is not None:
+            known = (record.site, record.method, f"{record.rounds}", record.began[:10])
+        when = (known[3], f"{last:%Y-%m-%d %H:%M}")
+        rows.append((path.parent.name, *(plain(cell) for cell in known[:3]), *when, size))
+    console.print(to_rich(Table(heads, rows, align="lllrllr")))
+    say("A run that nobody will resume is forgotten with its folder, FOLDER/RUN.")
 
 
 def show_run(lines: list[Line]) -> None:

@@ -75,6 +75,7 @@ class ClientResult:
     predictions: Tensor | None
     problem: str = ""  # why there is no reply, where one site's failure does not end the run
     digest: str = ""  # of the new version's file, where it is on this machine
+    norm: float | None = None  # of the update, where it is watched
 
 
 class Sites(Protocol):

@@ -39,6 +39,8 @@ class Policy(BaseModel):
     arrays: Names = None  # what may leave: "weights", and names as `flr describe` has them
     rounds: Count | None = None  # of one run, as the server announces it
     replies: Count | None = None  # with arrays, in one run, as the site itself counts them
+    bytes: Count | None = None  # of the arrays in one reply
+    per_hour: Count | None = None  # replies with arrays, of all runs, as the site counts them
     backbones: Names = None  # pretrained networks by name, "timm" or "timm:resnet50"
     code: tuple[str, ...] = ()  # of others that a run may import, "module:function"
 
@@ -160,6 +162,10 @@ arrays = ["weights"]
 # them in its own ledger, whatever the server says. A resumed run repeats a round.
 rounds = 500
 replies = 600
+
+# Bytes of the arrays in one reply, and replies with arrays in an hour, of all runs together.
+# bytes = 100_000_000
+# per_hour = 360
 
 # Pretrained networks that make features here; of timm and huggingface, all or "timm:resnet50".
 # backbones = ["efficientnet-lite0"]

@@ -22,6 +22,7 @@ class ClientOutcome:
     bytes_down: int = 0
     bytes_up: int = 0
     predictions: Tensor | None = None  # in simulation: the local model's on its own data, int16
+    norm: float | None = None  # of its update, where that is watched
 
 
 @dataclass(frozen=True)

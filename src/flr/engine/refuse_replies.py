@@ -51,6 +51,7 @@ def screen(
                 seconds=result.seconds,
                 bytes_down=to_all + nbytes(task.extra.get(reply.client, {})),
                 bytes_up=nbytes(reply.arrays),
+                norm=result.norm,
                 predictions=result.predictions,
             )
         )

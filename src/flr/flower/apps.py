@@ -1,58 +1,75 @@
-"""The two halves of a Flower app: what runs at every site, and what runs at the server."""
+"""The two halves of a Flower app: what runs at every site, and what runs at the server.
+
+A site with an agent imports this module for every message, so it stays light: torch and all that
+stands on it are imported by whoever trains.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
 from flwr.serverapp import Grid, ServerApp
 
-from flr.core.arrays import Arrays
-from flr.core.errors import ConfigError, FlrError
-from flr.core.plain_text import plain
-from flr.flower import consent, wire
-from flr.flower import node as nodes
-from flr.flower.differential_privacy import clipping_mod
-from flr.flower.node import SiteTask
-from flr.flower.run_spec import RunSpec
-from flr.flower.site_config import RefusalError, SiteConfig, name_of
-from flr.flower.what_left import ledger_mod
-from flr.flower.wire import WireError
+from flr.core.errors import FlrError
+from flr.flower.agent import messenger
+
+if TYPE_CHECKING:
+    from flr.engine.federation import Transport
+    from flr.flower.site_config import Loader
 
 log = logging.getLogger("flr")
 
-Said = tuple[dict[str, Any], Arrays | None]
 
-
-def client_app() -> ClientApp:
+def client_app(*, data: Loader | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
     """What runs at every site: says who it is and does tasks; data, state and device are its own.
 
-    A site clips its update itself when it is asked by "train.private" (Flower's clipping mod).
-    Whatever it answers is in its ledger before it leaves.
+    Where the node config names an agent, that one does all of it, and neither argument counts. A
+    site clips its update itself when it is asked by "train.private" (Flower's clipping mod).
+    Whatever it answers is in its ledger before it leaves. A model of the app's own needs no
+    argument: the config names it, for the server and all sites, as "package.module:function".
+
+    Args:
+        data: Reads what `data` of a site's node config names, where flr has no reader for it:
+            gives inputs (uint8 images or float features) and labels (names or class numbers).
+        mods: Flower's mods around every answer. They see messages as they are sent, and stand
+            inside of the ledger, which enters what they leave of them.
 
     Returns:
         The app to name as `clientapp` in `[tool.flwr.app.components]`.
 
     Example:
-        >>> app = client_app()
+        >>> app = client_app(data=lambda path: (np.load(path)["scans"], np.load(path)["grades"]))
     """
     log_to_stderr()
-    app = ClientApp(mods=[ledger_mod])  # outside of all others: it sees what is sent
-    app.query("hello")(lambda message, context: respond(message, context, say_hello))
+    app = ClientApp()
 
-    def train(message: Message, context: Context) -> Message:
-        return respond(message, context, do_task)
+    def answer(message: Message, context: Context) -> Message:
+        if context.node_config.get(messenger.KEY) is not None:
+            return messenger.hand_over(message, context)
+        from flr.flower.site_app import site_app
 
-    app.train()(train)
-    app.train("private", mods=[clipping_mod])(train)
+        return site_app(data, tuple(mods))(message, context)
+
+    app.query("hello")(answer)
+    app.train()(answer)
+    app.train("private")(answer)
     return app
 
 
-def server_app() -> ServerApp:
+def server_app(*, mods: Sequence[Callable[[Transport], Transport]] = ()) -> ServerApp:
     """What runs at the server: a whole experiment, or the rest of one (`flower.resume`).
+
+    There is no Strategy of Flower in it: sampling, rounds and aggregation are those of the method.
+    What a wrapper of a Strategy does (look at replies, change or refuse them) a mod does here.
+
+    Args:
+        mods: Each gets what asks the sites (a `Transport`: `ask` and `name`) and gives one that
+            stands around it. The last one is outermost, and hands replies to the method.
 
     Returns:
         The app to name as `serverapp` in `[tool.flwr.app.components]`.
@@ -68,59 +85,12 @@ def server_app() -> ServerApp:
         from flr.flower.server import serve
 
         try:
-            serve(grid, context.run_config)
+            serve(grid, context.run_config, mods)
         except FlrError as error:
             log.error("%s", error)  # Flower shows a traceback besides, but hides what it is about
             raise
 
     return app
-
-
-def say_hello(own: SiteConfig, note: dict[str, Any], _: Arrays) -> Said:
-    """Who a site is and what its data are like."""
-    run_spec = RunSpec.from_note(note)
-    consent.require(own, run_spec)
-    return nodes.hello(own, run_spec), None
-
-
-def do_task(own: SiteConfig, note: dict[str, Any], received: Arrays) -> Said:
-    """One task of the server, at a site."""
-    run_spec, site_task = RunSpec.from_note(note), SiteTask.of(note)
-    consent.require(own, run_spec, site_task.task)
-    result = nodes.execute(own, run_spec, site_task, received)
-    said = {
-        "site": own.site,
-        "examples": result.reply.examples,
-        "stateful": result.stateful,
-        "seconds": result.seconds,
-    }
-    return said, result.reply.arrays
-
-
-def respond(
-    message: Message, context: Context, act: Callable[[SiteConfig, dict[str, Any], Arrays], Said]
-) -> Message:
-    """Whatever happens at a site, the server gets an answer that says nothing it should not."""
-    site, arrays = "", None
-    try:
-        site = name_of(context)
-        own = SiteConfig.of(context)
-        said, arrays = act(own, *wire.read(message.content))
-    except (RefusalError, WireError) as error:  # about the server's message, not our data
-        log.warning("%s refused: %s", site or "this node", plain(error))
-        said = {"site": site, "problem": str(error)}
-    except ConfigError as error:
-        log.error("%s", error)  # may name files: what a model's module says when imported
-        problem = (
-            "the server's config cannot be used there; the log of its SuperNode says why. Has it "
-            "the same version of flr, and the packages that the config names"
-        )
-        said = {"site": site, "problem": problem}
-    except Exception as error:
-        log.exception("%s failed", site)
-        problem = f"it failed with {type(error).__name__}; the log of its SuperNode says more"
-        said = {"site": site, "problem": problem}
-    return Message(wire.write(said, arrays), reply_to=message)
 
 
 def log_to_stderr() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,8 @@ def check_app(folder: Path, changes: Sequence[str] = ()) -> str:
 
     `changes` are those of `flwr run --run-config`: "key=value ..." or the path of a TOML file.
     """
-    return check_run(run_config(folder, changes))
+    with importable(folder):
+        return check_run(run_config(folder, changes))
 
 
 def check_run(values: Mapping[str, Any]) -> str:
@@ -41,6 +45,18 @@ def check_run(values: Mapping[str, Any]) -> str:
         f"{head} on {config.data.source.name}, {len(sizes)} simulated sites with {min(sizes)} to "
         f"{max(sizes)} samples"
     )
+
+
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """Finds the app's own package, with a model perhaps, where Flower would find it."""
+    place = str(folder.absolute())
+    sys.path.insert(0, place)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(place)
 
 
 def run_config(folder: Path, changes: Sequence[str] = ()) -> dict[str, Scalar]:

@@ -7,12 +7,14 @@ until the policy has agreed to it.
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime, timedelta
 
 from flr import config as configs
 from flr.client.worker import ClientTask
 from flr.config import policy as policies
 from flr.config.entry import without_code
 from flr.config.policy import Policy
+from flr.core.arrays import Arrays, nbytes
 from flr.core.errors import ConfigError
 from flr.flower import ledger
 from flr.flower.run_spec import RunSpec
@@ -36,8 +38,21 @@ def require(own: SiteConfig, run_spec: RunSpec, task: ClientTask | None = None) 
         sent = ledger.replies(own.state_dir, own.site, run_spec.experiment)
         if sent >= policy.replies:
             found.append(f"its policy agrees to {policy.replies} replies; so many have left it")
+    if task is not None and policy.per_hour is not None:
+        since = datetime.now(UTC) - timedelta(hours=1)
+        if ledger.replies(own.state_dir, own.site, since=since) >= policy.per_hour:
+            found.append(
+                f"its policy agrees to {policy.per_hour} replies in an hour; so many have left it"
+            )
     if found:
         raise RefusalError("; ".join(found))
+
+
+def require_size(own: SiteConfig, sent: Arrays) -> None:
+    """Refuses a reply with more than the site's policy lets go at once."""
+    most, size = own_policy(own).bytes, nbytes(sent)
+    if most is not None and size > most:
+        raise RefusalError(f"its policy agrees to replies of {most} bytes; this one has {size}")
 
 
 def own_policy(own: SiteConfig) -> Policy:

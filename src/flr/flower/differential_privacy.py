@@ -71,6 +71,8 @@ def conflicts(config: Config, flower: Flower) -> Iterator[str]:
         yield f"{head} shows only the noisy mean; {one} looks at single replies. {advice}"
     if method.traits.aggregates or method.owns("reduce"):
         yield f"{head} adds noise to a plain mean; {one} sums replies by its own rule. {advice}"
+    if flower.refuse_norm:
+        yield f"{head} hides single updates; flower.refuse-norm looks at them. Leave it out."
     if config.aggregate.name != "mean":
         yield (
             f'{head} adds noise to a plain mean; aggregate is "{config.aggregate.name}". Remove '

@@ -2,7 +2,8 @@
 
 Flower's node ids are random, and change when a node restarts without a key; a site has a name.
 Nodes that are not known yet are asked before every task; nothing waits for their answer longer
-than it has to. Nothing that a node says is trusted to be of the right kind.
+than it has to. Nothing that a node says is trusted to be of the right kind. Of two nodes with one
+name the one that was there first has it, for as long as Flower sees it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from flwr.app import Message
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
 from flr.core.errors import RunError
@@ -38,18 +40,24 @@ class Handshake:
     note: Mapping[str, Any]  # the run spec, as nodes get it
     screen: Callable[[SiteFacts], str]  # why a site cannot take part; empty if it can
     keys: dict[str, str] | None = None  # of sites; a name stays with its key. None: without keys
+    registered: bool = False  # a site is called what its node was registered as, if it has a name
     nodes: dict[str, int] = field(default_factory=dict)
     facts: dict[str, SiteFacts] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)  # by node: who it says it is, and why
     asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # by node: message, when
     answered: dict[int, float] = field(default_factory=dict)  # by node: when
+    rivals: dict[int, str] = field(default_factory=dict)  # by node: the name that another one has
 
     def call(self) -> set[int]:
         """Asks unknown nodes and hears those that have answered; gives the nodes there are."""
-        present = {node.node_id: node.public_key.hex() for node in self.grid.get_nodes()}
+        present = {node.node_id: node for node in self.grid.get_nodes()}
         for gone in (self.asked.keys() | self.answered.keys()) - present.keys():
-            for known in (self.asked, self.answered, self.refused):
+            for known in (self.asked, self.answered, self.refused, self.rivals):
                 known.pop(gone, None)  # may come back, perhaps as another site
+        for rival, site in list(self.rivals.items()):
+            if self.nodes.get(site) not in present:  # its name is free
+                del self.rivals[rival]
+                self.answered.pop(rival, None)
         now = time.monotonic()
         unknown = sorted(
             node
@@ -65,7 +73,7 @@ class Handshake:
             node = waiting[sent]
             del self.asked[node]
             self.answered[node] = time.monotonic()
-            self._hear(node, present.get(node, ""), reply)
+            self._hear(node, present, reply)
         return set(present)
 
     def outstanding(self) -> bool:
@@ -100,7 +108,7 @@ class Handshake:
             return "No other node has connected."
         return "\n".join(["Left out:", *sorted(self.refused.values())])
 
-    def _hear(self, node: int, key: str, reply: Message | None) -> None:
+    def _hear(self, node: int, present: Mapping[int, NodeInfo], reply: Message | None) -> None:
         """Enters the site that a node says it is, or refuses the node."""
         name, facts = f"node {node}", None
         try:
@@ -117,18 +125,39 @@ class Handshake:
             reason = f"it answers with {plain(error)}"
         if facts is not None:
             reason = self.screen(facts)
-            if self.keys is not None and self.keys.get(facts.site, key) != key:
-                name, reason = f"node {node}", f"{name} belongs to a node with another key"
+            if not_its := self._not_its_name(facts.site, node, present):
+                name, reason = f"node {node}", not_its
         if facts is None or reason:
             self.refuse(node, name, reason)
             return
-        older = self.nodes.get(facts.site, node)
-        if older != node:
-            log.warning("%s: node %s takes the place of node %s.", name, node, older)
         if self.keys is not None:
-            self.keys[facts.site] = key
+            self.keys[facts.site] = _key(node, present)
         self.nodes[facts.site], self.facts[facts.site] = node, facts
         self.refused.pop(node, None)
+
+    def _not_its_name(self, site: str, node: int, present: Mapping[int, NodeInfo]) -> str:
+        """Why a node cannot have a site's name; empty if it can."""
+        older, key = self.nodes.get(site, node), _key(node, present)
+        if older != node and older in present:
+            self.rivals[node] = site
+            return (
+                f'site "{site}" is there already, as node {older}. Give each node a name of its '
+                "own; after a restart without a key, Flower takes a minute to forget the node of "
+                "before"
+            )
+        if self.keys is not None and self.keys.get(site, key) != key:
+            return f'site "{site}" belongs to a node with another key'
+        known_as = present[node].name if node in present else ""
+        if self.registered and known_as not in ("", site):
+            return (
+                f'it says that it is site "{site}", and was registered as "{plain(known_as)}". Use '
+                "one name in its node config and in `flwr supernode register --name`"
+            )
+        return ""
+
+
+def _key(node: int, present: Mapping[int, NodeInfo]) -> str:
+    return present[node].public_key.hex() if node in present else ""
 
 
 def is_count(value: object) -> TypeGuard[int]:

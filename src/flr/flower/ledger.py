@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -125,13 +126,20 @@ def append(folder: Path, left: Left) -> None:
         write_atomically(folder / TIP, f"{number + 1} {digest}\n", sync=True)
 
 
-def replies(folder: Path, site: str, run: str) -> int:
-    """How many replies with arrays have left a site in a run."""
-    lines = read(folder).lines if (folder / NAME).exists() else []
-    return sum(
-        line.site == site and line.run == run and bool(line.weights or line.arrays)
-        for line in lines
-    )
+def replies(folder: Path, site: str, run: str | None = None, since: datetime | None = None) -> int:
+    """How many replies with arrays have left a site, in a run or in all, and since a moment.
+
+    Looks at what the lines say, not whether anybody has changed them: it is asked at every task.
+    """
+    found, path = 0, folder / NAME
+    for row in reversed(path.read_bytes().split(b"\n")) if path.exists() else ():
+        with suppress(ValueError, RecursionError, KeyError, TypeError):
+            line = json.loads(row)
+            if since is not None and datetime.fromisoformat(line["time"]) < since:
+                break
+            ours = line["site"] == site and run in (None, line["run"])
+            found += ours and bool(line["weights"] or line["arrays"])
+    return found
 
 
 def read(folder: Path) -> Ledger:

@@ -22,12 +22,15 @@ _NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 _LONGEST = 32  # Flower's limit for an app's name
 _NOT_PACKED = {"build", "eggs", "lib", "lib64", "parts", "env", "venv"}  # by Flower, as folders
 _RENDERED = ".jinja"
+_OF_BOTH = ("LICENSE", "gitignore")
+_SERVER = {"listen": "9092", "superlink": "127.0.0.1:8000", "certificates": "/etc/flr"}
 
 
-def write_app(folder: Path) -> Path:
+def write_app(folder: Path, *, bare: bool = False) -> Path:
     """Makes the app in a new or empty folder, whose name becomes that of the app; all or nothing.
 
-    Gives the folder's absolute path.
+    A bare one is a plain Flower app with a loop of its own, and `flr.LabelMixture` in it. Gives the
+    folder's absolute path.
     """
     folder = folder.absolute().resolve()
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -42,7 +45,7 @@ def write_app(folder: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        for place, text in rendered(name, package):
+        for place, text in rendered(name, package, bare=bare):
             path = draft / place
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -79,20 +82,38 @@ def names_of(folder: Path) -> tuple[str, str]:
     return name, package
 
 
-def rendered(name: str, package: str) -> Iterator[tuple[PurePosixPath, str]]:
+def rendered(name: str, package: str, *, bare: bool = False) -> Iterator[tuple[PurePosixPath, str]]:
     """Every file of the app, by its place in it."""
-    environment = Environment(  # noqa: S701  # no HTML
-        undefined=StrictUndefined, keep_trailing_newline=True
-    )
+    environment = _environment()
     special = {"package": package, "gitignore": ".gitignore"}
-    with resources.as_file(resources.files("flr.flower") / "template") as root:
-        for file in sorted(path for path in root.rglob("*") if path.is_file()):
+    with resources.as_file(resources.files("flr.flower")) as here:
+        root, full = here / ("bare_template" if bare else "template"), here / "template"
+        files = {path for path in root.rglob("*") if path.is_file()}
+        for file in sorted(files | {full / name for name in _OF_BOTH}):
+            base = full if file.parent == full else root
             text = file.read_text(encoding="utf-8")
-            parts = [special.get(part, part) for part in file.relative_to(root).parts]
+            parts = [special.get(part, part) for part in file.relative_to(base).parts]
             if file.suffix == _RENDERED:
-                text = environment.from_string(text).render(name=name, package=package)
+                text = environment.from_string(text).render(name=name, package=package, **_SERVER)
                 parts[-1] = parts[-1].removesuffix(_RENDERED)
             yield PurePosixPath(*parts), text
+
+
+def front_door(listen: str, superlink: str, certificates: str) -> str:
+    """The app's config of nginx for another address, SuperLink and folder of certificates."""
+    file = resources.files("flr.flower") / "template" / "deploy" / f"nginx.conf{_RENDERED}"
+    text = file.read_text(encoding="utf-8")
+    return (
+        _environment()
+        .from_string(text)
+        .render(listen=listen, superlink=superlink, certificates=certificates)
+    )
+
+
+def _environment() -> Environment:
+    return Environment(  # noqa: S701  # no HTML
+        undefined=StrictUndefined, keep_trailing_newline=True
+    )
 
 
 def _move(draft: Path, folder: Path) -> None:

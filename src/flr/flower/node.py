@@ -25,7 +25,7 @@ from flr.core.contract import Site
 from flr.core.errors import ConfigError, FlrError
 from flr.data.dataset import SiteTable, TaskSpec, make_site
 from flr.data.on_disk import Numbers
-from flr.flower import site_cache
+from flr.flower import site_cache, site_data
 from flr.flower.handshake import is_count
 from flr.flower.run_spec import RunSpec
 from flr.flower.site_config import RefusalError, SiteConfig
@@ -78,9 +78,8 @@ def execute(
     own: SiteConfig, run_spec: RunSpec, site_task: SiteTask, received: Arrays
 ) -> ClientResult:
     """Does one task; the state it starts from is the version that the server has accepted."""
-    task = site_task.task
     site, task_spec = own_site(own, run_spec)
-    states = own_states(own, run_spec, site_task)
+    states, task = own_states(own, run_spec, site_task)
     worker = site_cache.worker(canonical_json(run_spec.tree), own.device, task_spec)
     no_site = site_cache.OwnSite(site.classes)
     worker.spec = replace(worker.spec, sites=replace(no_site, site=site), state=states)
@@ -105,8 +104,13 @@ def execute(
         worker.spec, worker.broadcast = replace(worker.spec, sites=no_site), {}
 
 
-def own_states(own: SiteConfig, run_spec: RunSpec, site_task: SiteTask) -> StateFiles:
-    """The site's states of this experiment; refuses tasks that cannot go on from them."""
+def own_states(
+    own: SiteConfig, run_spec: RunSpec, site_task: SiteTask
+) -> tuple[StateFiles, ClientTask]:
+    """The site's states of this experiment, and the task as it goes on from one of them.
+
+    Refuses tasks that cannot, because a state is gone, or belongs to other data.
+    """
     task = site_task.task
     if not _EXPERIMENT.fullmatch(run_spec.experiment):
         raise RefusalError("the experiment's name is not one that flr gives")
@@ -117,6 +121,8 @@ def own_states(own: SiteConfig, run_spec: RunSpec, site_task: SiteTask) -> State
         raise RefusalError("the run was resumed since, and this is a task of before")
     if site_task.attempt > newest:
         write_atomically(folder / ATTEMPT, seal.signed({"attempt": site_task.attempt}), sync=True)
+    version = site_data.version_for(own, run_spec, task.step, task.version, folder)
+    task = replace(task, version=version)
     states = VouchedStateFiles(folder)
     if task.version is not None and not states.has(task.client, task.version):
         raise RefusalError(
@@ -124,7 +130,7 @@ def own_states(own: SiteConfig, run_spec: RunSpec, site_task: SiteTask) -> State
             "leave the site out and start a new run"
         )
     states.keep_only({task.client: site_task.keep})
-    return states
+    return states, task
 
 
 def newest_attempt(folder: Path) -> int:
@@ -194,7 +200,14 @@ def own_data(
         stamp = site_cache.stamp_of(own.data)
         shared = canonical_json(run_spec.tree.get("data", {}))
         source = site_cache.Source(
-            own.data, stamp, classes, own.label, own.size, shared, run_spec.fingerprint
+            own.data,
+            stamp,
+            classes,
+            own.label,
+            own.size,
+            shared,
+            run_spec.fingerprint,
+            own.loader,
         )
         x, y = site_cache.samples(source, task_spec)
     except ConfigError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,48 @@ from torch import Tensor, nn
 
 from flr.client.worker import WorkerSpec
 from flr.config import Config
+from flr.core.observers import ClientOutcome, RoundEnd
 from flr.core.plain_text import counted
 from flr.engine.local import LocalTransport
 from flr.flower import differential_privacy
+from flr.flower.live_page import LivePage
 from flr.flower.membership import Membership
+from flr.flower.prometheus import Prometheus
+from flr.flower.watching import Watcher
 from flr.report.recorder import TEST, Recorder
 from flr.report.summary import NoiseRates
 from flr.simulation.build import views_of
 from flr.simulation.run import ReportFacts, recorder_options
 
 log = logging.getLogger("flr")
+
+
+@dataclass(kw_only=True)
+class FlowerRecorder(Recorder):
+    """Also says how many answers of a site have come too late, and tells whoever watches."""
+
+    late: Mapping[int, int] = field(default_factory=dict)
+    watchers: Sequence[Watcher] = ()
+
+    def client_line(self, number: int, o: ClientOutcome) -> dict[str, Any]:
+        """What became of one site in a round; "late" counts from the start of the run."""
+        late = self.late.get(o.client, 0)
+        return {**super().client_line(number, o), **({"late": late} if late else {})}
+
+    def write(
+        self, event: RoundEnd, clients: Sequence[dict[str, Any]], measured: dict[str, Any]
+    ) -> None:
+        """A round is shown once it is written down."""
+        super().write(event, clients, measured)
+        line = {"round": event.round, "seconds": event.seconds, **measured}
+        for watcher in self.watchers:
+            watcher.round_end(event.round, line, clients)
+
+    def close(self) -> None:
+        """Lets the watchers say that nothing more comes."""
+        super().close()
+        for watcher in self.watchers:
+            watcher.close()
 
 
 def make_recorder(
@@ -29,7 +63,7 @@ def make_recorder(
     test_y: Tensor,
     networks: nn.ModuleList,
     folder: Path,
-) -> Recorder:
+) -> FlowerRecorder:
     """Writes rounds down, and a line for each into the log."""
 
     def show(line: dict[str, Any]) -> None:
@@ -40,7 +74,12 @@ def make_recorder(
         log.info("%s%s, %.1f s", head, reached, line["seconds"])
 
     own = LocalTransport(spec, workers=1, drop=0.0)  # the server's own model
-    return Recorder(
+    port, sites = membership.flower.metrics, membership.sites
+    title = f"{config.label}, seed {config.seed}: {folder.name}"
+    watchers: list[Watcher] = [LivePage(folder, title, config.rounds, sites)]
+    watchers += [Prometheus(port, config.rounds)] if port else []
+    return FlowerRecorder(
+        watchers=watchers,
         **recorder_options(config, folder),
         predict=own.predict,
         logits=own.logits,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from flr.client.what_leaves import common_words
 from flr.client.worker import BenchmarkWorker
 from flr.config import Config, own_runs
 from flr.core.arrays import write_atomically
-from flr.core.errors import ConfigError, DataError, RunError
+from flr.core.errors import ConfigError, DataError
 from flr.data.dataset import TaskSpec
+from flr.engine.federation import Transport
 from flr.flower import differential_privacy, settings
 from flr.flower.agreement import ServerData, agree, server_data
+from flr.flower.gathering import gather
 from flr.flower.handshake import Handshake, in_order
 from flr.flower.membership import Membership
+from flr.flower.norms import UpdateNorms
 from flr.flower.report import make_recorder, report_facts
 from flr.flower.run_spec import RunSpec
 from flr.flower.settings import Flower
@@ -39,12 +42,17 @@ from flr.simulation.run import run_federation, write_results
 
 log = logging.getLogger("flr")
 
+TransportMod = Callable[[Transport], Transport]
 
-def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
-    """Runs one experiment from beginning to end, or goes on with one that was stopped."""
+
+def serve(grid: Grid, run_config: Mapping[str, Any], mods: Sequence[TransportMod] = ()) -> None:
+    """Runs one experiment from beginning to end, or goes on with one that was stopped.
+
+    Each of `mods` puts something around what asks the sites.
+    """
     flower, tree, overrides = settings.read(run_config)
     if flower.resume:
-        resume(grid, flower)
+        resume(grid, flower, mods)
         return
     config, data = prepare(flower, tree, overrides)
     free = first_free(Path("runs") / f"{config.label}-{config.seed}")
@@ -58,8 +66,9 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
     log.info("Run folder: %s", folder.resolve())
     with locked(folder):
         run_spec = RunSpec.of(secrets.token_hex(8), config, flower.classes)
-        keys: dict[str, str] | None = {} if flower.node_keys else None
-        handshake = Handshake(grid, run_spec.to_note(), data.screen, keys)
+        keys = new_keys(grid, flower)
+        registered = keys is not None and flower.own_data
+        handshake = Handshake(grid, run_spec.to_note(), data.screen, keys, registered)
         task_spec = gather(handshake, data, flower)
         sites = tuple(in_order(handshake.nodes))
         if flower.own_data:
@@ -73,10 +82,10 @@ def serve(grid: Grid, run_config: Mapping[str, Any]) -> None:
         write_atomically(folder / "config.toml", config.to_toml(), sync=True)
         run_record.begin(folder, config)
         handshake.screen = membership.screen
-        federate(handshake, config, membership, data, networks, folder)
+        federate(handshake, config, membership, data, networks, folder, mods)
 
 
-def resume(grid: Grid, asked: Flower) -> None:
+def resume(grid: Grid, asked: Flower, mods: Sequence[TransportMod] = ()) -> None:
     """Continues a run with the config and the sites that it began with."""
     folder = Path(asked.out)
     if not asked.out or not (folder / "config.toml").is_file():
@@ -87,19 +96,33 @@ def resume(grid: Grid, asked: Flower) -> None:
     membership, config = Membership.load(folder), own_runs.load_run(folder, trust=asked.trust)
     config = config.here()
     log.info("Going on with %s; it keeps the settings it began with.", folder.resolve())
-    flower = membership.flower.model_copy(update={"wait": asked.wait, "timeout": asked.timeout})
+    free = ("wait", "timeout", "deadline", "quorum", "metrics")  # not what is learned
+    flower = membership.flower.model_copy(update={key: getattr(asked, key) for key in free})
     membership = replace(membership, flower=flower, attempt=membership.attempt + 1)
     data = server_data(config, flower)
     networks = networks_for(membership.task_spec, data, config, flower)
     run_spec = RunSpec.of(membership.experiment, config, flower.classes)
-    handshake = Handshake(grid, run_spec.to_note(), membership.screen, membership.keys)
+    keys = membership.keys
+    registered = keys is not None and flower.own_data
+    handshake = Handshake(grid, run_spec.to_note(), membership.screen, keys, registered)
     with locked(folder):
         run_record.go_on(folder, config)
         membership.save(folder)
         there = handshake.wait_for(lambda s: len(s) == len(membership.sites), flower.wait)
         if missing := in_order(set(membership.sites) - there):
             log.warning("Not there: %s. %s", ", ".join(missing), handshake.complaints())
-        federate(handshake, config, membership, data, networks, folder)
+        federate(handshake, config, membership, data, networks, folder, mods)
+
+
+def new_keys(grid: Grid, flower: Flower) -> dict[str, str] | None:
+    """Where sites' keys are remembered, empty yet; None where names are not bound to keys.
+
+    By itself with TLS, because nodes have keys of their own there. Flower's grid has no public
+    word for that; one that says nothing is taken for a grid without.
+    """
+    if flower.node_keys == "auto":
+        return {} if getattr(grid, "_insecure", True) is False else None
+    return {} if flower.node_keys else None
 
 
 def prepare(
@@ -156,37 +179,6 @@ def refuse(config: Config, flower: Flower) -> None:
         raise ConfigError("\n".join(["This cannot run on Flower. Correct these:", *problems]))
 
 
-def gather(handshake: Handshake, data: ServerData, flower: Flower) -> TaskSpec:
-    """Waits until enough sites that fit together are there; gives what they classify.
-
-    Every site that has answered by then takes part, not only the quickest ones.
-    """
-    least = flower.min_sites or len(data.expected)
-    log.info("Waiting for %s sites.", least)
-
-    def agreed(sites: set[str]) -> tuple[TaskSpec | None, dict[str, str]]:
-        return agree(data, [handshake.facts[site] for site in in_order(sites)])
-
-    def enough(sites: set[str]) -> bool:
-        return len(sites) - len(agreed(sites)[1]) >= least and not handshake.outstanding()
-
-    there = handshake.wait_for(enough, flower.wait)
-    task_spec, misfits = agreed(there)
-    fit = in_order(there - misfits.keys())
-    for site in handshake.nodes.keys() - set(fit):
-        reason = misfits.get(site, "it has gone")
-        handshake.refuse(handshake.nodes[site], f'site "{site}"', reason)
-        handshake.forget(site)
-    if task_spec is None or len(fit) < least:
-        raise RunError(
-            f"Expected {least} sites within {flower.wait:g} s; {len(fit)} can take part "
-            f"({', '.join(fit) or 'none'}). {handshake.complaints()}\n"
-            f"{data.advice}; then run again."
-        )
-    log.info("Sites: %s", ", ".join(fit))
-    return task_spec
-
-
 def federate(
     handshake: Handshake,
     config: Config,
@@ -194,6 +186,7 @@ def federate(
     data: ServerData,
     networks: nn.ModuleList,
     folder: Path,
+    mods: Sequence[TransportMod] = (),
 ) -> None:
     """The same rounds as in process, with a checkpoint after every one."""
     task_spec, flower = membership.task_spec, membership.flower
@@ -211,7 +204,12 @@ def federate(
         server = make_server(config, membership.counted, method, networks, worker)
         remote = FlowerTransport(handshake, membership, run_spec.to_note(), config.min_replies)
         transport = differential_privacy.protect(flower, server, remote)
+        if flower.privacy == "none":  # norms of single updates are not private
+            transport = UpdateNorms(transport, flower.refuse_norm)
+        for mod in mods:
+            transport = mod(transport)
         recorder = make_recorder(config, membership, spec, data.test[1], networks, folder)
+        recorder.late = remote.late
         words, states = common_words(networks[0], len(task_spec.classes)), remote.states
         run_federation(config, method, server, transport, states, recorder, folder, again, words)
     facts = report_facts(membership, config.rounds, recorder.commonest)

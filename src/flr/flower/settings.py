@@ -34,8 +34,13 @@ class Flower(BaseModel):
     trust: bool = False  # import code that the config in `out` names, though made elsewhere
     min_sites: Annotated[int, Field(ge=0)] = 0  # 0: all sites of the scenario
     wait: Annotated[float, Field(gt=0)] = 600.0  # seconds for sites to appear
-    timeout: Annotated[float, Field(gt=0)] = 3600.0  # seconds for the answers to a task
-    node_keys: bool = False  # a site's name stays bound to its node's key
+    timeout: Annotated[float, Field(gt=0)] = 3600.0  # seconds for the answers to a task, at most
+    deadline: Annotated[float, Field(ge=0)] = 0.0  # seconds a task takes; 0: by the last rounds'
+    quorum: Annotated[float, Field(ge=0, le=1)] = 0.5  # of the sites asked: without, no deadline
+    refuse_norm: Annotated[float, Field(ge=0)] = 0.0  # updates above so many medians; 0: none
+    metrics: Annotated[int, Field(ge=0, le=65535)] = 0  # port for Prometheus; 0: none
+    # a site's name stays bound to its node's key; "auto": where the SuperLink has TLS
+    node_keys: bool | Literal["auto"] = "auto"
     classes: Names = ()  # the class list where sites bring their own data
     test: str = ""  # the server's own test set: a folder, .csv or .npz
     benchmark: str = ""  # the server's own clean samples, for methods that need some

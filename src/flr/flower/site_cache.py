@@ -23,10 +23,12 @@ from flr.config.errors import ProblemsError
 from flr.config.who_named_it import named_by_others
 from flr.core.contract import Site
 from flr.core.errors import ConfigError, RunError
+from flr.data import checks
 from flr.data.dataset import SiteTable, TaskSpec
 from flr.data.features import Features
 from flr.data.on_disk import Inputs, Numbers, as_numbers
 from flr.data.sources.files import read_samples
+from flr.flower.site_config import Loader
 from flr.models.embedding import Embedder
 from flr.simulation.build import load_data, load_scenario, make_sites, make_worker_spec
 
@@ -54,7 +56,9 @@ def stamp_of(path: Path) -> Stamp:
     inside = (Path(at, name) for at, _, names in os.walk(path) for name in names)
     files = sorted(inside) if path.is_dir() else [path]
     found = [(str(file), file.stat()) for file in files if file.exists()]
-    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+    # a copy may set the time of its content back, but not that of its last change
+    times = {name: max(stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in found}
+    return tuple((name, stat.st_size, times[name]) for name, stat in found)
 
 
 @lru_cache(maxsize=1)
@@ -81,6 +85,7 @@ class Source:
     size: int | None
     shared: str  # what [data] says for every site, as JSON
     fingerprint: str = ""  # of the weights of the server's backbone
+    loader: Loader | None = None  # the app's own reader
 
     @property
     def embedder(self) -> Embedder | None:
@@ -96,6 +101,12 @@ class Source:
 
     def read(self) -> tuple[Inputs, Tensor | None]:
         """As they are; images for a backbone stay on disk."""
+        if self.loader is not None:
+            given, labels = self.loader(self.path)
+            where = f"the app's own loader, {self.path}"
+            own, names = checks.inputs(given, where), checks.labels(labels, where)
+            checks.same_length(own, names, where)
+            return own, checks.encode(names, self.classes, where)
         how = self.embedder.reading if self.embedder else {}
         x, y, _, _ = read_samples(
             self.path, self.classes, self.label, self.size, training=True, **how
@@ -103,18 +114,19 @@ class Source:
         return x, y
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)  # as a roll call and a task want them
 def samples(source: Source, task: TaskSpec | None) -> tuple[Numbers, Tensor | None]:
     """A site's own samples; for a task they are normalised, if they have the shape it asks for.
 
-    Features of all samples are made for a task only: until then the first sample stands for them.
+    Without a task the first sample stands for all: who takes part is asked again and again.
     """
     raw, y = _raw(source)
+    if task is None:
+        raw = raw[:1].clone() if isinstance(raw, Tensor) else raw.take(slice(0, 1))
     if (embed := source.embedder) is not None:
         check_weights(embed, source.fingerprint)
-        if task is None:
-            return embed(raw[:1] if isinstance(raw, Tensor) else raw.take(slice(0, 1))), y
-        raw = embed(raw, json.loads(source.shared).get("views", 1), "this site")
+        views = 1 if task is None else json.loads(source.shared).get("views", 1)
+        raw = embed(raw, views, "this site")
     x = as_numbers(raw)
     if task is not None and tuple(x.shape[1:]) == task.input_shape:
         _raw.cache_clear()  # raw inputs would stay in memory beside the normalised ones

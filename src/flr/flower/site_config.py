@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +14,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from flr.core.plain_text import plain
 from flr.flower.run_spec import SITE_NAME, Names, with_hyphens
 
-KEYS = ("site", "data", "label", "size", "classes", "state-dir", "policy", "device")
+KEYS = (
+    *("site", "data", "label", "size", "classes", "state-dir", "policy", "device"),
+    *("accept-new-data", "agent"),
+)
 
 _BESIDE = ("partition-id", "num-partitions")  # Flower's own
+
+Loader = Callable[[Path], tuple[Any, Any]]  # inputs and labels of what `data` names
 
 UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 
@@ -41,9 +46,11 @@ class SiteConfig(BaseModel):
     state_dir: UserPath
     policy: UserPath | None = None  # None: policy.toml in `state_dir`, if there is one
     device: str = "cpu"
+    accept_new_data: bool = False  # where they have changed, its tables begin anew
+    loader: Loader | None = None  # the app's own reader of `data`; no node config can name one
 
     @classmethod
-    def of(cls, context: Context) -> SiteConfig:
+    def of(cls, context: Context, loader: Loader | None = None) -> SiteConfig:
         """From Flower's node config; in a simulation only the partition's number is there."""
         own: dict[str, Any] = dict(context.node_config)
         for key in own.keys() - {*KEYS, *_BESIDE}:  # others may be there for other apps
@@ -62,7 +69,7 @@ class SiteConfig(BaseModel):
             )
         if own.get("data") is None and number is None:
             raise RefusalError(f"its node config names no data. Known keys: {', '.join(KEYS)}")
-        own["state-dir"] = str(state_dir(own))
+        own |= {"state-dir": str(state_dir(own)), "loader": loader}
         try:
             return cls.model_validate(own)
         except ValidationError as error:

@@ -22,6 +22,7 @@ from flr.core.traits import by_name
 from flr.flower import ledger, wire
 from flr.flower.handshake import is_count
 from flr.flower.ledger import ArrayForm, Left
+from flr.flower.records import NOTE, TEXT, VERSION
 from flr.flower.site_config import state_dir
 
 log = logging.getLogger("flr")
@@ -46,13 +47,13 @@ def ledger_mod(message: Message, context: Context, call_next: ClientAppCallable)
 
 def entry_of(message: Message, reply: Message) -> Left:
     """What a reply holds, and what the server's message says it is for."""
-    asked = _note(message)
+    asked = note_of(message)
     order = asked.get("order")
     order = order if isinstance(order, dict) else {}
     task = plain(order.get("task")) if order else ledger.ROLL_CALL
     numbers = [order.get(key) for key in ("round", "step", "attempt")]
     turn, step, attempt = (int(n) if is_count(n) else 0 for n in numbers)
-    said = {"error": plain(reply.error.reason)} if reply.has_error() else _note(reply)
+    said = {"error": plain(reply.error.reason)} if reply.has_error() else note_of(reply)
     content = RecordDict() if reply.has_error() else reply.content
     received, sent = _arrays(message.content), _arrays(content)
     same = {name for name, form in sent.items() if task == FIT and received.get(name) == form}
@@ -76,8 +77,8 @@ def entry_of(message: Message, reply: Message) -> Left:
     )
 
 
-def _note(message: Message) -> dict[str, Any]:
-    """A message's note; empty where there is none, which the site has then refused."""
+def note_of(message: Message) -> dict[str, Any]:
+    """A message's note; empty where there is none, which a site refuses."""
     try:
         text = wire.note_text(message.content)
         return seal.unverified(text.encode(errors="backslashreplace").decode())
@@ -92,7 +93,7 @@ def _arrays(content: RecordDict) -> dict[str, ArrayForm]:
         for key, value in record.items():
             if isinstance(value, Array):
                 found[key] = ArrayForm(value.dtype, tuple(value.shape))
-            elif name != wire.NOTE or key not in (wire.VERSION, wire.TEXT):
+            elif name != NOTE or key not in (VERSION, TEXT):
                 found[f"{name}.{key}"] = ArrayForm(type(value).__name__, ())
     return found
 

@@ -18,11 +18,7 @@ from flwr.common.constant import SType
 
 from flr.core.arrays import Arrays, canonical_json
 from flr.core.errors import RunError
-
-SCHEMA = 1  # of notes; a site refuses a server that speaks another one
-
-ARRAYS, NOTE = "arrays", "note"  # names of the records in a message
-VERSION, TEXT = "schema", "json"  # keys of the note
+from flr.flower.records import ARRAYS, NOTE, SCHEMA, TEXT, VERSION
 
 
 class WireError(RunError):

@@ -113,6 +113,7 @@ class Recorder:
             "seconds": o.seconds,
             "bytes_up": o.bytes_up,
             "bytes_down": o.bytes_down,
+            **({} if o.norm is None else {"update_norm": o.norm}),
         }
 
     def accuracy(self, model: Arrays) -> dict[str, Any]:

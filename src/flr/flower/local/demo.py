@@ -32,9 +32,7 @@ def try_out(
     refuse_other_runs(out)
     with tempfile.TemporaryDirectory(prefix="flr-") as place:
         app = write_app(Path(place) / "try-out")
-        values = fused(
-            run_config(app), {**changes, "flower.out": str(out), "flower.node-keys": secure}
-        )
+        values = fused(run_config(app), {**changes, "flower.out": str(out)})
         say(f"To run: {check_run(values)}.")
         with Loopback(Path(place) / "federation", secure=secure) as federation:
             sites = int(values["partition.clients"])

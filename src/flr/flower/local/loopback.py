@@ -8,6 +8,7 @@ Everything lies in one folder; nothing of the user's own Flower settings is read
     superlink/          working folder of the SuperLink and of the ServerApp
     nodes/<node>/       working folder of a SuperNode and of its ClientApp
     certificates/ keys/ when secure
+    door/               of nginx, where there is a front door
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ import tomli_w
 
 from flr.core.errors import ConfigError, RunError
 from flr.flower.local.certificates import Certificates, make_certificates, make_node_key
-from flr.flower.local.processes import Group, Reaper, SuperNodeProcess, tail, wait_until
+from flr.flower.local.front_door import FrontDoor
+from flr.flower.local.processes import Group, Reaper, SuperNodeProcess, give, tail, wait_until
 
 Scalar = str | int | float | bool
 
@@ -47,9 +49,12 @@ _SWITCHES = {
 
 
 class Loopback:
-    """SuperLink and SuperNodes of one folder; as a context manager it starts and ends them all."""
+    """SuperLink and SuperNodes of one folder; as a context manager it starts and ends them all.
 
-    def __init__(self, folder: Path, *, secure: bool = False) -> None:
+    With a front door (`secure` only) nodes reach the SuperLink through nginx, as in a deployment.
+    """
+
+    def __init__(self, folder: Path, *, secure: bool = False, front_door: bool = False) -> None:
         self.folder = folder.resolve()
         self.port = _free_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -65,6 +70,8 @@ class Loopback:
         self._reaper = Reaper()
         home = self.folder / "superlink" / "home"
         self._superlink = Group(self._reaper, _environment(home), self.folder / "superlink")
+        self.door = FrontDoor(self._reaper, self.folder / "door", _free_port())
+        self._has_door = secure and front_door
 
     def __enter__(self) -> Self:
         try:
@@ -105,6 +112,8 @@ class Loopback:
         wait_until(self._listens, what, self._superlink, self.superlink_log)
         starter = [_program("flower-superexec"), "--runtime-api-address", self.address]
         self._superlink.add([*starter, *self._trust], self.folder / "logs" / "superexec.log")
+        if self._has_door and self._certificates and not self.door.running:
+            self.door.start(self.address, self._certificates.authority.parent)
 
     def kill_superlink(self) -> None:
         """SIGKILL, for a running ServerApp too; the database stays as it was at that moment."""
@@ -115,11 +124,17 @@ class Loopback:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def add_node(
-        self, name: str, settings: Mapping[str, Scalar], *, registered: bool = True
+        self,
+        name: str,
+        settings: Mapping[str, Scalar],
+        *,
+        registered: bool = True,
+        user: int | None = None,
     ) -> SuperNodeProcess:
         """Starts a SuperNode with these settings as its node config; see `wait_for_nodes`.
 
         When secure it gets a key of its own, which the SuperLink knows only if `registered`.
+        As `user`, a number, it runs only if this process is root's.
         """
         if name in self.nodes or not re.fullmatch(r"[\w-][\w. -]*", name):
             raise ConfigError(
@@ -130,7 +145,8 @@ class Loopback:
         folder.mkdir(exist_ok=True)
         config = folder / "settings.toml"  # a file, because Flower cannot read a quote in a value
         config.write_text(tomli_w.dumps(settings))
-        command = [_program("flower-supernode"), "--superlink", self.address, *self._trust]
+        reached = self.door.address if self._has_door else self.address
+        command = [_program("flower-supernode"), "--superlink", reached, *self._trust]
         command += ["--host", "127.0.0.1", "--port", str(_free_port())]
         command += ["--node-config", str(config)]
         if self._certificates:
@@ -139,8 +155,10 @@ class Loopback:
             if registered:
                 self._flwr("supernode", "register", str(public), _CONNECTION, "--name", name)
             command += ["--auth-supernode-private-key", str(key)]
+            give(key, user)
+        give(folder, user)
         log, environment = self.folder / "logs" / f"{name}.log", _environment(folder / "home")
-        node = SuperNodeProcess(self._reaper, environment, folder, log, command)
+        node = SuperNodeProcess(self._reaper, environment, folder, log, command, user)
         self.nodes[name] = node
         node.start()
         return node
@@ -232,7 +250,7 @@ class Loopback:
 
     def close(self) -> None:
         """Asks all processes to end, nodes first, and kills what is left; may be called again."""
-        for groups in (list(self.nodes.values()), [self._superlink]):
+        for groups in (list(self.nodes.values()), [self._superlink, self.door]):
             for group in groups:
                 group.ask_to_end()
             until = time.monotonic() + _END

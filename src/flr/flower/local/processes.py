@@ -45,12 +45,22 @@ class Reaper:
 
 
 class Group:
-    """Commands in one process group, which is named by the first of them."""
+    """Commands in one process group, which is named by the first of them.
 
-    def __init__(self, reaper: Reaper, environment: Mapping[str, str], folder: Path) -> None:
+    Root may start them as another user, by number; that one needs no entry among the users.
+    """
+
+    def __init__(
+        self,
+        reaper: Reaper,
+        environment: Mapping[str, str],
+        folder: Path,
+        user: int | None = None,
+    ) -> None:
         self._reaper = reaper
         self._environment = environment
         self._folder = folder
+        self._as = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def add(self, command: Sequence[str], log: Path) -> None:
@@ -65,6 +75,7 @@ class Group:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 process_group=self._processes[0].pid if self._processes else 0,
+                **self._as,  # type: ignore[call-overload]
             )
             self._processes.append(process)
             if len(self._processes) == 1:
@@ -74,6 +85,11 @@ class Group:
     def running(self) -> bool:
         """Whether commands were started and none of them has ended."""
         return bool(self._processes) and all(p.poll() is None for p in self._processes)
+
+    @property
+    def pid(self) -> int:
+        """Of the first command."""
+        return self._processes[0].pid
 
     def ask_to_end(self) -> None:
         """SIGTERM to what was started here, which ends its own children in its own way."""
@@ -115,8 +131,9 @@ class SuperNodeProcess(Group):
         folder: Path,
         log: Path,
         command: list[str],
+        user: int | None = None,
     ) -> None:
-        super().__init__(reaper, environment, folder)
+        super().__init__(reaper, environment, folder, user)
         self.name, self.log = folder.name, log
         self._command, self._apps = command, Path(environment["FLWR_HOME"]) / "apps"
         self._log_start = 0
@@ -157,6 +174,13 @@ class SuperNodeProcess(Group):
     def _said(self) -> str:
         text = self.log.read_bytes() if self.log.exists() else b""
         return text[self._log_start :].decode("utf-8", "replace")
+
+
+def give(folder: Path, user: int | None) -> None:
+    """Makes all of a folder another user's; root may."""
+    if user is not None:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user, user)
 
 
 def tail(log: Path) -> str:
