@@ -20,6 +20,7 @@ from flr import __version__
 from flr import config as configs
 from flr.cli import data, flower, portable, site
 from flr.cli.audit import audit
+from flr.cli.compare import compare
 from flr.cli.demo import demo
 from flr.cli.embed import embed
 from flr.cli.models import evaluate, predict
@@ -27,7 +28,7 @@ from flr.cli.progress import RunProgress
 from flr.cli.relabel import relabel
 from flr.cli.reproduce import reproduce
 from flr.cli.sweep import sweep
-from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, put, say
+from flr.cli.terminal import STOPPED, PrintableFormatter, console, errors, hush, say
 from flr.config.own_runs import in_run_folder
 from flr.core import registry
 from flr.core.combine import parts_of
@@ -154,54 +155,7 @@ def train(folder: Path, config: configs.Config, start: Callable[[RunProgress], A
     say(f"Report: {done.folder / 'report.html'}")
 
 
-@app.command()
-def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.", metavar="RUN...")],
-    latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-    columns: Annotated[
-        str | None,
-        typer.Option(help="Numbers of summary.json, for instance last10,client,seconds."),
-    ] = None,
-    std: Annotated[
-        bool, typer.Option("--std", help="Standard deviations in place of intervals.")
-    ] = False,
-    figure: Annotated[
-        Path | None, typer.Option(help="Also draw learning curves: a .png or .pdf file.")
-    ] = None,
-) -> None:
-    """One table of many runs: means and 95 % intervals over the scenarios they share."""
-    from flr.report import compare as comparing
-
-    if latex + csv + markdown > 1:
-        raise typer.BadParameter("choose one of --latex, --csv and --markdown")
-    if figure is not None or columns is not None or std:
-        from flr.report import columns as choosing
-        from flr.report import comparison_figure, table
-
-        groups = comparing.groups(runs)
-        if figure is not None:
-            comparison_figure.write(groups, figure)
-        if columns is not None or std:
-            names = choosing.USUAL if columns is None else columns.split(",")
-            form = table.to_latex if latex else table.to_markdown
-            if csv:
-                put(choosing.to_csv(groups, names, std=std))
-            elif latex or markdown:
-                put(form(choosing.table(groups, names, std=std)))
-            else:
-                console.print(to_rich(choosing.table(groups, names, std=std), widest=22))
-            return
-    found = comparing.compare(runs)
-    if latex:
-        put(comparing.to_latex(found))
-    elif csv:
-        put(comparing.to_csv(found))
-    elif markdown:
-        put(comparing.to_markdown(found))
-    else:
-        console.print(comparing.to_rich(found))
+app.command()(compare)
 
 
 @app.command("list")
