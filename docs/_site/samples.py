@@ -80,7 +80,7 @@ def audit(folder: Path) -> None:
 
 def reproduce(folder: Path) -> None:
     """A table from the cells that are committed; nothing is trained."""
-    from flr.paper.runner import Runner
+    from flr.study.runner import Runner
 
     from flr.paper.experiment import load
     from flr.paper.pages import experiment

@@ -115,7 +115,7 @@ def embed(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
         logits: Tensor = network(x)
     finally:
         hook.remove()
-    return logits, taken[-1].float()  # where the network computes in less, too
+    return logits, taken[-1].to(logits.dtype)  # where the network computes in less, too
 
 
 def image_channels(input_shape: Sequence[int], model: str) -> int:

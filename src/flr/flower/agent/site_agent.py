@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import select
 import socket
 import threading
 import time
@@ -239,12 +240,15 @@ def in_words(message: Message) -> str:
 
 
 def _gone(connection: socket.socket) -> bool:
-    """Whether the other end has closed; it sends nothing while it waits."""
+    """Whether the other end has closed; it sends nothing while it waits.
+
+    Asked of the system first: `recv` on a socket with a timeout waits, whatever its flags are.
+    """
+    looking = select.poll()
     try:
-        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
+        looking.register(connection, select.POLLIN)
+        return bool(looking.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
+    except (OSError, ValueError):  # it is closed here, too
         return True
 
 
