@@ -27,11 +27,12 @@ from flr.data.dataset import Normalization, TaskSpec
 from flr.engine.federation import Transport
 from flr.flower import differential_privacy as privacy
 from flr.flower import wire
-from flr.flower.apps import client_app, do_task, respond
+from flr.flower.apps import client_app
 from flr.flower.handshake import Handshake
 from flr.flower.membership import Membership
 from flr.flower.server import serve
 from flr.flower.settings import Flower
+from flr.flower.site_app import do_task, respond
 from flr.flower.transport import FlowerTransport
 from flr.models.networks import weights_of
 from flr.simulation.api import Run
