@@ -80,8 +80,8 @@ def _in_words(evidence: Evidence, row: int) -> str:
     text = "; ".join(parts)
     most = max((own for _, _, own in said.values()), default=0.0)
     if given not in by_class:
-        top = share(most)
-        amount = top if top.startswith("less") else f"at most {top}"
+        at_most = share(most)
+        amount = at_most if at_most.startswith("less") else f"at most {at_most}"
         text += f"; {_quoted(evidence.classes[given])} gets {amount}"
     return f"{text[:1].upper()}{text[1:]}."
 
