@@ -102,7 +102,7 @@ def test_a_reason_names_score_votes_and_the_labels_share(
     assert "the federation in training and this site's model in training say “cat”" in (
         suspect.reason
     )
-    assert "“dog” gets at most" in suspect.reason
+    assert "“dog” gets less than 1 %" in suspect.reason
     assert f"{100 * suspect.probability:.0f} %" in suspect.reason or suspect.probability > 0.995
     split = next(s for s in found.suspects if s.agree is False)
     assert split.reason.count("“") > 2

@@ -18,10 +18,9 @@ _MEMORIZED = (
     "The models were trained on these labels, and may repeat some of the wrong ones: those look "
     "right here."
 )
-_ALIKE = (
-    "Mistakes that most sites make alike look right to every model of the federation. Samples that "
-    "belong to none of the classes, or to several, were not looked for."
-)
+_ALIKE_SITES = "Mistakes that most sites make alike look right to every model of the federation."
+_ALIKE = "Mistakes that most similar samples share look right to every classifier."
+_NEITHER = "Samples that belong to none of the classes, or to several, were not looked for."
 
 Vote = tuple[int, float, float]  # a view's class, that one's share, the given label's share
 
@@ -81,7 +80,9 @@ def _in_words(evidence: Evidence, row: int) -> str:
     text = "; ".join(parts)
     most = max((own for _, _, own in said.values()), default=0.0)
     if given not in by_class:
-        text += f"; {_quoted(evidence.classes[given])} gets at most {share(most)}"
+        at_most = share(most)
+        amount = at_most if at_most.startswith("less") else f"at most {at_most}"
+        text += f"; {_quoted(evidence.classes[given])} gets {amount}"
     return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -103,7 +104,9 @@ def unchecked(evidence: Evidence, more: int) -> tuple[str, ...]:
         said.append(f"{have}: too few to say how often they are wrong.")
     if more:
         said.append(f"{more:,} more labels are probably wrong than the list holds.")
-    return (*said, *([_MEMORIZED] if readers(evidence) else []), _ALIKE)
+    trained = any(name in evidence.views for name in ("global", "local", "model"))
+    alike = f"{_ALIKE_SITES if trained else _ALIKE} {_NEITHER}"
+    return (*said, *([_MEMORIZED] if readers(evidence) else []), alike)
 
 
 def _quoted(name: str) -> str:

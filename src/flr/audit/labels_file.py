@@ -19,7 +19,7 @@ CORRECTIONS = ("name", "given", "decision", "label", "audit")
 NAMES = (
     *("name", "names", "file", "files", "filename", "file_name", "file name", "filepath"),
     *("file_path", "path", "image", "image_name", "image_path"),
-    *("datei", "dateiname", "bild", "pfad"),
+    *("datei", "dateiname", "bild", "bilddatei", "bildname", "pfad"),
 )
 CLASSES = ("label", "labels", "class", "category", "diagnosis", "klasse", "kategorie", "diagnose")
 

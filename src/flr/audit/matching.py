@@ -33,6 +33,9 @@ class Labelled:
     notes: tuple[str, ...] = ()
 
 
+_UNNAMED = ". If a column of the table has the names, say which one with --name COLUMN"
+
+
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The samples that can be audited, and those that cannot, with the reason."""
@@ -52,7 +55,7 @@ def by_name(table: LabelTable, names: Sequence[str], data: Path) -> Labelled:
             f"Expected {path} to name the samples of {data}; none of its {len(table.names):,} "
             f"names is there. It has {some(table.names, 3)}; the data has {some(names, 3)}. Write "
             "the names as the data has them: a file's path below the folder, the line of a row in "
-            "a table, or the position in an npz file, from 0."
+            f"a table, or the position in an npz file, from 0{'' if table.called else _UNNAMED}."
         )
     labels: list[str | None] = [None] * len(names)
     absent = []

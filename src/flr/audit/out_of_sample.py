@@ -69,7 +69,7 @@ def site_opinion(
     total = said.exp()
     for number, fold in enumerate(deals[1:], 2):
         total += _through_confusions(x, given, classes, fold, precision)[1].exp()
-        say("training heads", 0.5 + 0.4 * number / repeats)
+        say("training classifiers", 0.5 + 0.4 * number / repeats)
     return total / total.sum(1, keepdim=True)
 
 
@@ -79,7 +79,7 @@ def _best_precision(
     """The prior under which heads foretell given labels best, and what they say."""
     best, chosen, kept = -torch.inf, PRECISIONS[0], torch.empty(0)
     for number, precision in enumerate(PRECISIONS):
-        say("choosing heads", 0.5 * number / len(PRECISIONS))
+        say("choosing classifiers", 0.5 * number / len(PRECISIONS))
         fits, said = _through_confusions(x, given, classes, fold, precision)
         if fits < best:
             break

@@ -74,7 +74,7 @@ def _suspect(
         "row": suspect.row,
         "given": at[suspect.given],
         "suggested": at[suspect.suggested],
-        "probability": round(suspect.probability, 4),
+        "probability": min(round(suspect.probability, 4), 0.9999),  # never surely wrong
         "confidence": round(suspect.confidence, 4),
         "reason": suspect.reason,
         "near": near,

@@ -34,7 +34,7 @@ _DEEPEST = 3  # experiment / site / client
 _LISTED = 10
 
 ALONE = (
-    "No model of a federation: the opinions are those of this data alone, each from a classifier "
+    "Judged by this data alone, without a model of a federation: each opinion is of a classifier "
     "that has not seen the label in question."
 )
 

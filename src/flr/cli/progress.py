@@ -92,6 +92,8 @@ class Steps(WithBar):
     def __call__(self, step: str, share: float) -> None:
         step = step[:1].upper() + step[1:]
         if self.bar and self.task is not None:
+            if share < self.bar.tasks[0].completed:  # another count of steps: its own time left
+                self.bar.reset(self.task)
             self.bar.update(self.task, description=step, completed=share)
         elif step not in self.said and share < 1:
             self.console.print(f"{step} ...")
