@@ -33,15 +33,20 @@ def init(
         from flr.flower.new_app import write_app
     made = write_app(folder, bare=bare)
     if bare:
-        say(f"{made} is a plain Flower app. Its README.md says what a site keeps. Try it:")
-        say(f"  flwr run {folder} --stream --federation-config 'num-supernodes=3'")
+        say(f"{made} is a plain Flower app.")
+        say("Its README.md says what a site keeps, and what to switch off first.\nTry it:")
+        _say_run(folder, 3)
         return
-    say(f"{made} is a Flower app. Its README.md has all commands; the first ones:")
+    say(f"{made} is a Flower app.")
+    say("Its README.md has all commands, and what to switch off in Flower before them.\nThe first:")
     say(f"  flr flower check {folder}")
-    say(
-        f"  flwr run {folder} --stream "
-        "--federation-config 'num-supernodes=100 client-resources-num-cpus=1'"
-    )
+    _say_run(folder, 100)
+
+
+def _say_run(folder: Path, sites: int) -> None:
+    """In two lines that a shell takes as one command, so that a terminal shows them whole."""
+    say(f"  flwr run {folder} --stream --federation-config \\")
+    say(f"    'num-supernodes={sites} client-resources-num-cpus=1'")
 
 
 @app.command()

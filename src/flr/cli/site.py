@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated
 
 import typer
@@ -45,9 +46,9 @@ def ledger(folder: StateDir) -> None:
         )
     size = sum(line.bytes for line in found.lines)
     say(
-        f"{len(found.lines)} replies, {size:,} bytes. Nothing undeclared has left, and no line was "
-        "changed or removed. The last line's digest; note it elsewhere, and all before it is "
-        f"fixed:\n{found.lines[-1].digest if found.lines else '-'}"
+        f"{len(found.lines)} replies, {size:,} bytes. Nothing undeclared has left, and no line "
+        "was\nchanged or removed. The last line's digest; note it elsewhere, and all before\n"
+        f"it is fixed:\n{found.lines[-1].digest if found.lines else '-'}"
     )
 
 
@@ -61,7 +62,7 @@ def policy(folder: StateDir) -> None:
         for key, value in agreed:
             listed = "all" if value is None else value
             listed = ", ".join(value) or "none" if isinstance(value, tuple) else listed
-            say(f"  {key}: {listed}")
+            say(fill(f"{key}: {listed}", 80, initial_indent="  ", subsequent_indent="    "))
         return
     write_atomically(path, policies.example(), sync=True)
     say(f"{path} is an example: change it as you like, and run this again to check it.")

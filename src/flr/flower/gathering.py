@@ -42,7 +42,7 @@ def gather(handshake: Handshake, data: ServerData, flower: Flower) -> TaskSpec:
     Every site that has answered by then takes part, not only the quickest ones.
     """
     least = flower.min_sites or len(data.expected)
-    log.info("Waiting for %s sites.", least)
+    log.info("Waiting for %s sites, at most %g s.", least, flower.wait)
 
     def agreed(sites: set[str]) -> tuple[TaskSpec | None, dict[str, str]]:
         return agree(data, [handshake.facts[site] for site in in_order(sites)])

@@ -36,11 +36,13 @@ def try_out(
         say(f"To run: {check_run(values)}.")
         with Loopback(Path(place) / "federation", secure=secure) as federation:
             sites = int(values["partition.clients"])
-            say(f"SuperLink on {federation.address}; starting {sites} SuperNodes.")
+            tls, keys = (" with TLS", ", each with a key") if secure else ("", "")
+            say(f"SuperLink on {federation.address}{tls}; starting {sites} SuperNodes{keys}.")
             for number in range(sites):
                 own = {"partition-id": number, "num-partitions": sites}
                 federation.add_node(f"site-{number}", {**own, "state-dir": f"{place}/state"})
             federation.wait_for_nodes()
+            say("All SuperNodes are there. The first round takes longest.")
             shown = 0
 
             def show_new() -> None:
