@@ -80,10 +80,9 @@ def audit(folder: Path) -> None:
 
 def reproduce(folder: Path) -> None:
     """A table from the cells that are committed; nothing is trained."""
-    from flr.study.runner import Runner
-
     from flr.paper.experiment import load
     from flr.paper.pages import experiment
+    from flr.study.runner import Runner
 
     shutil.copytree(ROOT / "results" / "cells", folder / "cells")
     experiment.write(Runner(folder).gather(load(TABLE, "laptop")), AGAIN)
