@@ -18,7 +18,7 @@ from toys import TINY, bits, settings
 import flr
 from flr.core.errors import ConfigError, RunError
 from flr.flower import ledger, site_cache
-from flr.flower.agent import messenger
+from flr.flower.agent import messenger, site_agent
 from flr.flower.agent.messenger import AgentError
 from flr.flower.agent.site_agent import SiteAgent
 from flr.flower.agent.status import Status
@@ -229,3 +229,12 @@ def test_it_says_what_it_has_done(tmp_path):
         assert (found.answered, found.refused) == (1, 0)
         assert "roll call of run 0000000000000000" in found.last
         assert (made[0].state_dir / "agent.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_who_waits_for_an_answer_is_not_taken_for_gone_and_who_has_closed_is():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(20.0)  # as while a message comes in; a look that waited would call it gone
+        assert not site_agent._gone(ours)
+        theirs.close()
+        assert site_agent._gone(ours)

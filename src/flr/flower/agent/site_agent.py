@@ -186,7 +186,6 @@ class SiteAgent:
                 _last_words(connection, _BUSY)
                 return
             parts = [frames.receive(connection, each.bytes, until) for each in header.arrays or ()]
-            connection.settimeout(None)  # or looking whether it is gone would wait, too
             future: Future[Frame] = Future()
             self._jobs.put((Request(header, parts), connection, future))
             answer, blobs = future.result()
