@@ -89,18 +89,19 @@ def read_by_a_node(stopped):
     message = next(one for one in stopped[1] if one.metadata.dst_node_id == 0)
     note, _ = wire.read(message.content)
     run_spec, site_task = RunSpec.from_note(note), SiteTask.of(note)
-    task = site_task.task
-    assert task.version is not None
+    asked = site_task.task
+    assert asked.version is not None
 
     def read_by_a_node(home: Path) -> str:
         config = with_policy({"partition-id": 0, "state-dir": str(home)})
         own = SiteConfig.of(Context(1, 0, config, RecordDict(), {}))
         known = len(ledger.read(home).lines)
         try:
-            consent.require(own, run_spec, task)
-            states = own_states(own, run_spec, site_task)
+            consent.require(own, run_spec, asked)
+            states, task = own_states(own, run_spec, site_task)
         except RefusalError as error:
             raise DataError(str(error)) from error  # the server hears it
+        assert task.version == asked.version
         state = arrays.pack(states.read(task.client, task.version))
         said = Message(wire.write({"site": own.site, "problem": "no"}), reply_to=message)
         ledger.append(home, entry_of(message, said))

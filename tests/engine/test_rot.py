@@ -167,7 +167,7 @@ def test_a_run_of_an_older_version_goes_on_with_a_warning(whole, stopped, caplog
 def test_other_versions_are_named_with_what_is_still_promised(stopped, caplog):
     record = seal.read_record(stopped)
     (made_with,) = record["made_with"]
-    assert made_with.keys() == {"bits", "flr", "torch", "numpy", "cpu"}
+    assert made_with.keys() == {"bits", "flr", "torch", "numpy", "numpy_cpu", "cpu", "device"}
     before = {**made_with, "torch": "1.0", "cpu": "ABACUS"}
     seal.write_record(stopped, {"made_with": [before]}, ["config.toml", "scenario.safetensors"])
     flr.resume(stopped)
