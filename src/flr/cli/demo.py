@@ -80,6 +80,6 @@ def audit_one_site(run: Path) -> None:
         f"\nThe first site audits its labels: {least}{wrong:,} of its {labels:,} look wrong."
     )
     if not sure:
-        say("How many are wrong cannot be told from so few; the page begins with the likeliest.")
+        say("How many are wrong cannot be told from so few; the likeliest come first.")
     say(f"To review: {folder / PAGE}")
     say("Your own data: flr audit FOLDER LABELS.csv")
