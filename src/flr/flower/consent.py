@@ -65,5 +65,5 @@ def own_policy(own: SiteConfig) -> Policy:
     except ConfigError as error:
         log.error("site %s: %s", own.site, error)
         raise RefusalError(
-            "its policy cannot be read, so it agrees to nothing; the log of its SuperNode says why"
+            "its policy cannot be read, so it agrees to nothing; its log says why"
         ) from error

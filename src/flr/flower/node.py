@@ -95,7 +95,7 @@ def execute(
                 "code, class list and flr version as the server?"
             )
         elif isinstance(error, FlrError):
-            reason = f'task "{task.task}" failed; the reason is in the log of its SuperNode'
+            reason = f'task "{task.task}" failed; the reason is in its log'
         else:
             raise
         log.error("%s", error)
@@ -218,7 +218,7 @@ def own_data(
         if not os.path.exists(own.data):  # noqa: PTH110 - that of Path may raise, too
             found = "it has no data at the path that its node config gives"
         raise RefusalError(
-            f"{found}; what exactly is wrong is in the log of its SuperNode. Mend the data, or "
+            f"{found}; what exactly is wrong is in its log. Mend the data, or "
             "`data` in its node config"
         ) from error
     if y is None or len(y) == 0:
@@ -249,7 +249,7 @@ def scenario_site(own: SiteConfig, run_spec: RunSpec) -> tuple[SiteTable, TaskSp
     except Exception as error:
         _log(own, error)
         raise RefusalError(
-            "the data set that the run deals out cannot be read there; the log of its SuperNode "
+            "the data set that the run deals out cannot be read there; its log "
             "says why. Put the same files at the same path on every machine"
         ) from error
     if own.partition_id is not None and own.site != f"site-{own.partition_id}":

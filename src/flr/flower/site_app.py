@@ -92,12 +92,12 @@ def respond(
     except ConfigError as error:
         log.error("%s", error)  # may name files: what a model's module says when imported
         problem = (
-            "the server's config cannot be used there; the log of its SuperNode says why. Has it "
+            "the server's config cannot be used there; its log says why. Has it "
             "the same version of flr, and the packages that the config names"
         )
         said = {"site": site, "problem": problem}
     except Exception as error:
         log.exception("%s failed", site)
-        problem = f"it failed with {type(error).__name__}; the log of its SuperNode says more"
+        problem = f"it failed with {type(error).__name__}; its log says more"
         said = {"site": site, "problem": problem}
     return Message(wire.write(said, arrays), reply_to=message)

@@ -27,7 +27,7 @@ from flr.flower.site_config import state_dir
 
 log = logging.getLogger("flr")
 
-_NO_LEDGER = "it cannot write its ledger, so nothing leaves it; the log of its SuperNode says why"
+_NO_LEDGER = "it cannot write its ledger, so nothing leaves it; its log says why"
 
 
 def ledger_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
