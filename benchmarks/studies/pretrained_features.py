@@ -69,6 +69,7 @@ COLUMNS: dict[str, tuple[str, str, dict[str, Any]]] = {  # name -> head, preset,
         {"noise": {"kind": "human"}, "partition": {"kind": "column"}},
     ),
 }
+NETWORK = {"name": "mlp", "hidden": 256}  # the presets have a smaller one since
 SEEDS = dict.fromkeys(COLUMNS, 3) | {"vader": 5}
 
 
@@ -88,7 +89,7 @@ class Cell:
         """One process: as many runs at a time as there are cores."""
         _, preset, settings = COLUMNS[self.column]
         own = {"preset": preset, "method": self.method, "seed": self.seed, "workers": 1}
-        return {**own, **settings}
+        return {**own, "train": {"model": NETWORK}, **settings}
 
 
 def grid() -> Iterator[Cell]:
