@@ -1,5 +1,7 @@
 """One of three sites lies, on a real SuperLink: each run goes on, and has the honest sites' bits.
 
+The sites have agents, because a message is cheap there; it is the app in front of one that lies.
+
 CI tries a few lies; more: `pytest -m attack --hostile-runs 20 tests/attacks/test_superlink.py -s`.
 """
 
@@ -12,6 +14,7 @@ from typing import Any
 
 import hostile_app
 import pytest
+from agents import short_folder
 from direct import DirectGrid
 from flwr.app import Message
 from tally import Tally
@@ -20,6 +23,7 @@ from toys import bits
 import flr
 from flr.core.errors import RunError
 from flr.flower import wire
+from flr.flower.local.agents import Agents
 from flr.flower.local.loopback import Loopback
 from flr.flower.new_app import write_app
 from flr.flower.server import serve
@@ -96,10 +100,16 @@ def attack(tmp_path: Path, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (source, beside))))
     made, lies, tally = app(tmp_path), tmp_path / "lies", Tally("lies on a SuperLink")
     expected = {about: honest_bits(about, made, tmp_path / about) for about in ABOUT}
-    with Loopback(tmp_path / "federation") as federation:
+    with (
+        short_folder() as folder,
+        Loopback(tmp_path / "federation") as federation,
+        Agents(folder) as agents,
+    ):
         for number in range(SITES):
-            own = {"partition-id": number, "state-dir": str(tmp_path / f"state-{number}")}
+            agent = agents.add(f"{number}", {"partition-id": str(number)})
+            agent.start()
             beside_it = {"lies": str(lies)} if number == LIAR else {}
+            own = {"partition-id": number, "agent": str(agent.socket)}
             federation.add_node(f"site-{number}", {**own, **beside_it})
         federation.wait_for_nodes()
         every = max(1, 2 * hostile_app.WAYS // runs)
@@ -115,6 +125,7 @@ def attack(tmp_path: Path, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
             except RunError as error:
                 problem = str(error)
             where = f"lie {way} about {about}"
+            tally.say(f"{where}: {problem or 'the honest bits'}")
             tally.lose(f"{where}: {problem}") if problem else tally.survived()
     tally.finish()
 
