@@ -23,7 +23,6 @@ from flr.simulation.api import Run
 from flr.simulation.folders import locked
 
 SITES, ROUNDS = 2, 3
-GUARDED = (0,)  # sites with an agent; at the others the SuperNode's app reads data and trains
 VICTIMS = ("SuperNode", "agent", "SuperLink", "ServerApp")
 STALLS = 6  # runs in a row without a kill and without a round; each one waits twice as long
 MOST = 6  # kills of a run: its end has to be seen
@@ -44,7 +43,7 @@ CONFIG: dict[str, Any] = {
     "set": "data.train=120; data.test=60",
     "partition.clients": SITES,
     "train.participation": 1.0,
-    "train.epochs": 100,
+    "train.epochs": 50,
     "flower.wait": 300.0,
 }
 
@@ -60,10 +59,20 @@ class Siege:
     """One federation; its runs are hit until there were enough kills.
 
     How long it waits depends on what moves, not on a clock: a loaded machine is slow, not wrong.
+
+    Args:
+        federation: Has no nodes yet.
+        agents: Has none yet.
+        app: Of Flower.
+        kills: How many there will be.
+        guarded: Sites with an agent. At the others the SuperNode's app reads data and trains.
     """
 
-    def __init__(self, federation: Loopback, agents: Agents, app: Path, kills: int) -> None:
+    def __init__(
+        self, federation: Loopback, agents: Agents, app: Path, kills: int, guarded: tuple[int, ...]
+    ) -> None:
         self.federation, self.agents, self.app, self.left = federation, agents, app, kills
+        self.guarded = guarded
         self.rng = random.Random(22)  # noqa: S311
         self.seconds = 100.0  # of a run; this and the next as the run before took them
         self.timeout = 300.0  # what a node that is alive needs for a round
@@ -72,7 +81,7 @@ class Siege:
         self.when: list[str] = []
         for number in range(SITES):
             own: dict[str, Any] = {"state-dir": str(self.state_dir(number))}
-            if number in GUARDED:
+            if number in guarded:
                 agent = agents.add(f"{number}", {"partition-id": str(number)})
                 agent.start()
                 own = {"agent": str(agent.socket)}
@@ -80,7 +89,7 @@ class Siege:
         federation.wait_for_nodes()
 
     def state_dir(self, number: int) -> Path:
-        if number in GUARDED:
+        if number in self.guarded:
             return self.agents.folder / f"{number}" / "state"
         return self.federation.folder / f"state-{number}"
 

@@ -1,7 +1,7 @@
 """`kill -9` of SuperNodes, agents, SuperLink and ServerApp at random moments: the same bits.
 
 What was killed is started again, as a supervisor would, and the run resumed. CI tries a few; all:
-`pytest -m attack --federation-kills 50 -s`, with this file.
+`pytest -m attack --federation-kills 50 -s -k agents` (or `mixed`), with this file.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from flr.flower.settings import read, resolve
 from flr.simulation.api import Run
 
 SAMPLE = 2
+AGENTS, MIXED = (0, 1), (0,)  # who has one: every site, or the first of two
 
 
 def what_is_wrong(siege: Siege, status: str, out: Path, whole: Run, calm: Run) -> str:
@@ -39,7 +40,7 @@ def what_is_wrong(siege: Siege, status: str, out: Path, whole: Run, calm: Run) -
     return ", ".join(problems)
 
 
-def attack(tmp_path: Path, kills: int) -> None:
+def attack(tmp_path: Path, kills: int, guarded: tuple[int, ...]) -> None:
     tally = Tally("kill -9 in a federation, survived by what was hit")
     app = write_app(tmp_path / "w")
     whole = flr.run(resolve(*read({**run_config(app), **CONFIG})), out=tmp_path / "whole")
@@ -48,7 +49,7 @@ def attack(tmp_path: Path, kills: int) -> None:
         Loopback(tmp_path / "federation") as federation,
         Agents(folder) as agents,
     ):
-        siege, number = Siege(federation, agents, app, kills), 0
+        siege, number = Siege(federation, agents, app, kills, guarded), 0
         calm = siege.undisturbed(tmp_path / "calm")
         assert not what_is_wrong(siege, "finished:completed", calm.folder, whole, calm)
         tally.say(f"a run takes about {siege.seconds:.0f} s; a message has {siege.timeout:.0f} s")
@@ -63,9 +64,10 @@ def attack(tmp_path: Path, kills: int) -> None:
 
 
 def test_a_sample_of_kills_loses_nothing(tmp_path):
-    attack(tmp_path, SAMPLE)
+    attack(tmp_path, SAMPLE, MIXED)
 
 
 @pytest.mark.attack
-def test_no_kill_loses_anything(tmp_path, request):
-    attack(tmp_path, request.config.getoption("--federation-kills"))
+@pytest.mark.parametrize("guarded", [AGENTS, MIXED], ids=["agents", "mixed"])
+def test_no_kill_loses_anything(guarded, tmp_path, request):
+    attack(tmp_path, request.config.getoption("--federation-kills"), guarded)
