@@ -25,13 +25,13 @@ from flr.simulation.folders import locked
 SITES, ROUNDS = 2, 3
 VICTIMS = ("SuperNode", "agent", "SuperLink", "ServerApp")
 STALLS = 6  # runs in a row without a kill and without a round; each one waits twice as long
-MOST = 6  # kills of a run: its end has to be seen
-AGAIN = 0.7  # how often the next kill comes before anybody has looked at the last one's outcome
+MOST = 8  # kills of a run: its end has to be seen
+AGAIN = 0.7  # how often the next kill comes before anybody has looked at the last one's outcome,
+AGAIN_AFTER = 0.4  # and where the server is gone, so that no task is on its way
 AT_WORK = 0.5  # how often an agent is killed while it works
 TASK = 0.5  # seconds that it works at most, when nobody else wants the machine
 QUIET = 20  # times what a round may take: nothing at all is written then
 LEAST = 10.0  # seconds that a message gets on any machine: Flower looks for one every three
-FOREVER = float("inf")
 
 # all replies are needed: a round that a dead node misses stops the run, and nothing is lost.
 # So many epochs that an agent is at work for a part of each round
@@ -113,14 +113,14 @@ class Siege:
         while stalls < STALLS:
             rounds = rounds_of(out)
             number = self.start(out)
-            victim = self.kill_some(out)
-            if victim in ("SuperLink", "ServerApp"):  # nobody is left to finish that run
+            victims = self.kill_some(out)
+            if victims & {"SuperLink", "ServerApp"}:  # nobody is left to finish that run
                 continue
             status = self.wait(number, out)
             if status == "finished:completed":
                 self.measure(out)
                 return status
-            if victim or rounds_of(out) > rounds:
+            if victims or rounds_of(out) > rounds:
                 stalls = 0
             else:
                 stalls, self.timeout = stalls + 1, 2 * self.timeout
@@ -132,16 +132,24 @@ class Siege:
         return self.federation.run(self.app, {**CONFIG, **more})
 
     def wait(self, number: int, out: Path) -> str:
-        """The status in the end, or that it is stuck."""
+        """The status in the end, or that it is stuck.
+
+        Each word of `flwr` takes as much of a processor as a round: asked when a ServerApp ends.
+        """
+        look = self.patience(out)
         try:
-            status = self.federation.wait(number, FOREVER, self.patience(out))
-            look = self.patience(out)
-            while busy(out):  # a SuperLink starts what the one before it had not begun
+            while True:
+                while self.server_apps():
+                    look()
+                    time.sleep(1)
+                status = self.federation.status(number)
+                # a SuperLink starts what the one before it had not begun
+                if status.startswith("finished") and not busy(out):
+                    return status
                 look()
-                time.sleep(0.5)
+                time.sleep(3)
         except StuckError:
             return f"stuck for {QUIET} times {self.timeout:g} s"
-        return status
 
     def patience(self, out: Path) -> Callable[[], None]:
         """To be called now and then; raises StuckError if nothing at all is written any more."""
@@ -162,16 +170,22 @@ class Siege:
         """Whether this run is to be hit again."""
         return self.left > 0 and len(self.hits) < MOST
 
-    def kill_some(self, out: Path) -> str:
-        """The last one that was hit: a run that goes on, or is doomed, is mostly hit again."""
-        victim = self.kill_one(out) if self.more else ""
-        while victim in ("SuperNode", "agent") and self.more and self.rng.random() < AGAIN:
-            victim = self.kill_one(out) or victim
-        return victim
+    def kill_some(self, out: Path) -> set[str]:
+        """Who was hit, until somebody looks at what came of it."""
+        victims: set[str] = set()
+        delay = self.seconds / 2  # at most; later moments of a run are early ones of a resumed one
+        while self.more:
+            victim = self.kill_one(out, delay)
+            victims |= {victim} - {""}
+            server = victims & {"SuperLink", "ServerApp"}
+            if self.rng.random() > (AGAIN_AFTER if server else AGAIN):
+                break
+            delay = self.timeout / 2  # what a round takes
+        return victims
 
-    def kill_one(self, out: Path) -> str:
+    def kill_one(self, out: Path, most: float) -> str:
         """Kills after a while, and starts again what a supervisor would."""
-        delay = self.rng.uniform(0, self.seconds / 2)  # later moments are early ones of a rest
+        delay = self.rng.uniform(0, most)
         time.sleep(delay)
         if not self.deck:
             self.deck = self.rng.sample(VICTIMS, len(VICTIMS))
@@ -198,7 +212,7 @@ class Siege:
     def kill_agent(self) -> str:
         """One of them; gives which, and what it was doing."""
         agent, until = self.rng.choice(list(self.agents.all.values())), 0.0
-        if self.rng.random() < AT_WORK:  # which it is for a small part of a round only
+        if self.rng.random() < AT_WORK and self.server_apps():  # it rarely is, at a random moment
             until = time.monotonic() + self.timeout
         while not Status.load(agent.state_dir).now and time.monotonic() < until:
             time.sleep(0.01)
