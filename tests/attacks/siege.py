@@ -31,6 +31,7 @@ AGAIN_AFTER = 0.4  # and where the server is gone, so that no task is on its way
 AT_WORK = 0.5  # how often an agent is killed while it works
 TASK = 0.5  # seconds that it works at most, when nobody else wants the machine
 QUIET = 20  # times what a round may take: nothing at all is written then
+CALM = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # ten questions a second cost more than tasks
 LEAST = 10.0  # seconds that a message gets on any machine: Flower looks for one every three
 
 # all replies are needed: a round that a dead node misses stops the run, and nothing is lost.
@@ -141,7 +142,7 @@ class Siege:
             while True:
                 while self.server_apps():
                     look()
-                    time.sleep(1)
+                    time.sleep(2)
                 status = self.federation.status(number)
                 # a SuperLink starts what the one before it had not begun
                 if status.startswith("finished") and not busy(out):

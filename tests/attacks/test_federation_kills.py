@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from agents import short_folder
 from faults import names_in
-from siege import CONFIG, ROUNDS, Siege
+from siege import CALM, CONFIG, ROUNDS, Siege
 from tally import Tally
 from toys import bits
 
 import flr
 from flr.flower.check_app import run_config
+from flr.flower.local import loopback
 from flr.flower.local.agents import Agents
 from flr.flower.local.loopback import Loopback
 from flr.flower.new_app import write_app
@@ -61,6 +62,11 @@ def attack(tmp_path: Path, kills: int, guarded: tuple[int, ...]) -> None:
             tally.say(f"run {number}: {'; '.join(siege.when)}: {problem or 'the same bits'}")
             number += 1
     tally.finish()
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch):
+    monkeypatch.setattr(loopback, "_SWITCHES", {**loopback._SWITCHES, **CALM})
 
 
 def test_a_sample_of_kills_loses_nothing(tmp_path):
