@@ -1,7 +1,7 @@
 """A Flower app whose node lies where its config says so; the others run it as it is.
 
-`lies` in the node config is a file with the number of a way to lie and what to lie about. It
-imports no torch unless it lies: where sites have agents, a message then costs a tenth.
+`lies` in the node config is a file that says what to lie about, and the number of a way to lie for
+each round. It imports no torch for most of them: where sites have agents, a message is then cheap.
 """
 
 from __future__ import annotations
@@ -72,10 +72,11 @@ class LyingApp(ClientApp):
         reply = super().__call__(message, context)
         if "lies" not in context.node_config:
             return reply
-        number, about = Path(str(context.node_config["lies"])).read_text().split()
+        about, *ways = Path(str(context.node_config["lies"])).read_text().split()
         if message.metadata.message_type.split(".")[0] != about:
             return reply
-        return lie(int(number), message, reply)
+        asked = json.loads(str(message.content.config_records[NOTE][TEXT]))
+        return lie(int(ways[asked["order"]["round"] if "order" in asked else 0]), message, reply)
 
 
 def lying_app() -> ClientApp:
