@@ -28,6 +28,7 @@ STALLS = 6  # runs in a row without a kill and without a round; each one waits t
 MOST = 8  # kills of a run: its end has to be seen
 AGAIN = 0.7  # how often the next kill comes before anybody has looked at the last one's outcome,
 AGAIN_AFTER = 0.4  # and where the server is gone, so that no task is on its way
+START = 3  # times what a round takes: imports, roll call and the first round
 AT_WORK = 0.5  # how often an agent is killed while it works
 TASK = 0.5  # seconds that it works at most, when nobody else wants the machine
 QUIET = 20  # times what a round may take: nothing at all is written then
@@ -75,7 +76,7 @@ class Siege:
         self.federation, self.agents, self.app, self.left = federation, agents, app, kills
         self.guarded = guarded
         self.rng = random.Random(22)  # noqa: S311
-        self.seconds = 100.0  # of a run; this and the next as the run before took them
+        self.round = 20.0  # seconds of one; this and the next as the run before took them
         self.timeout = 300.0  # what a node that is alive needs for a round
         self.deck: list[str] = []  # of victims: all are hit equally often
         self.hits: list[str] = []
@@ -103,9 +104,9 @@ class Siege:
         return Run(out)
 
     def measure(self, out: Path) -> None:
-        """How slow the machine is now: roll call, rounds and what is around them."""
-        slowest = max(metrics["seconds"] for metrics in Run(out).metrics)
-        self.timeout, self.seconds = max(LEAST, 2 * slowest), (ROUNDS + 2) * slowest
+        """How slow the machine is now."""
+        self.round = max(metrics["seconds"] for metrics in Run(out).metrics)
+        self.timeout = max(LEAST, 2 * self.round)
 
     def one_run(self, out: Path) -> str:
         """Starts or resumes a run until it is through; gives what Flower says in the end."""
@@ -174,23 +175,34 @@ class Siege:
     def kill_some(self, out: Path) -> set[str]:
         """Who was hit, until somebody looks at what came of it."""
         victims: set[str] = set()
-        delay = self.seconds / 2  # at most; later moments of a run are early ones of a resumed one
+        if self.more:
+            self.wait_for_a_round(out)
         while self.more:
-            victim = self.kill_one(out, delay)
+            victim = self.kill_one(out)
             victims |= {victim} - {""}
             server = victims & {"SuperLink", "ServerApp"}
             if self.rng.random() > (AGAIN_AFTER if server else AGAIN):
                 break
-            delay = self.timeout / 2  # what a round takes
+            time.sleep(self.rng.uniform(0, self.round))
         return victims
 
-    def kill_one(self, out: Path, most: float) -> str:
-        """Kills after a while, and starts again what a supervisor would."""
-        delay = self.rng.uniform(0, most)
-        time.sleep(delay)
+    def wait_for_a_round(self, out: Path) -> None:
+        """Until a moment in one of the rounds to come, or in the start of the next one."""
+        begun = time.monotonic()
+        coming = range(rounds_of(out), ROUNDS)
+        chosen = self.rng.choice(coming) if coming else 0
+        if chosen == coming.start:
+            time.sleep(self.rng.uniform(0, START * self.round))
+            return
+        while rounds_of(out) < chosen and time.monotonic() < begun + (ROUNDS + START) * self.round:
+            time.sleep(0.5)
+        time.sleep(self.rng.uniform(0, self.round))
+
+    def kill_one(self, out: Path) -> str:
+        """Kills, and starts again what a supervisor would."""
         if not self.deck:
             self.deck = self.rng.sample(VICTIMS, len(VICTIMS))
-        victim, place, more = self.deck.pop(), f"round {rounds_of(out) + 1}", ""
+        victim, place, more = self.deck.pop(), place_of(out), ""
         if victim == "SuperNode":
             node = self.rng.choice(list(self.federation.nodes.values()))
             more = f" of {node.name}"
@@ -207,7 +219,7 @@ class Siege:
             return ""
         self.left -= 1
         self.hits.append(f"{victim}{' at work' if 'at work' in more else ''}")
-        self.when.append(f"{victim}{more} in {place} after {delay:.0f} s")
+        self.when.append(f"{victim}{more} in {place}")
         return victim
 
     def kill_agent(self) -> str:
@@ -257,6 +269,13 @@ def busy(out: Path) -> bool:
             return False
     except DataError:
         return True
+
+
+def place_of(out: Path) -> str:
+    """Where a run is, in words."""
+    if not (out / "config.toml").exists():
+        return "the roll call"
+    return f"round {rounds_of(out) + 1}" if rounds_of(out) < ROUNDS else "the report"
 
 
 def rounds_of(out: Path) -> int:

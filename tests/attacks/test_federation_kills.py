@@ -53,7 +53,7 @@ def attack(tmp_path: Path, kills: int, guarded: tuple[int, ...]) -> None:
         siege, number = Siege(federation, agents, app, kills, guarded), 0
         calm = siege.undisturbed(tmp_path / "calm")
         assert not what_is_wrong(siege, "finished:completed", calm.folder, whole, calm)
-        tally.say(f"a run takes about {siege.seconds:.0f} s; a message has {siege.timeout:.0f} s")
+        tally.say(f"a round takes at most {siege.round:.0f} s; a message has {siege.timeout:.0f} s")
         while siege.left:
             out = tmp_path / f"{number}"
             problem = what_is_wrong(siege, siege.one_run(out), out, whole, calm)
