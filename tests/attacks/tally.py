@@ -23,6 +23,10 @@ class Tally:
         self.lost.append(where)
         self._tell_now_and_then()
 
+    def say(self, line: str) -> None:
+        """What a reader of the counts wants to know besides."""
+        print(line, flush=True)  # noqa: T201
+
     def finish(self) -> None:
         """Prints the count; fails where anything was lost."""
         self._tell("tried")

@@ -8,6 +8,7 @@ for it. All of it: `pytest -m attack --tries 2000 -s`, this file.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from flr.flower.node import ATTEMPT, SiteTask, newest_attempt, own_states
 from flr.flower.run_spec import RunSpec
 from flr.flower.server import serve
 from flr.flower.site_config import RefusalError, SiteConfig
+from flr.flower.site_data import RECORD
 from flr.flower.what_left import entry_of
 from flr.simulation.api import Run
 
@@ -143,6 +145,19 @@ def test_a_sample_of_flips_is_never_silent(federation, read_by_a_node, caplog, t
     attack(federation, goes_on, names, SAMPLE // 2, caplog, tmp_path / "a")
     node = state_of(federation, 0)
     attack(node, read_by_a_node, files_of_nodes(node, "."), 10 * SAMPLE, caplog, tmp_path / "b")
+
+
+def test_what_a_kill_left_half_written_is_cleared_away(federation, read_by_a_node, tmp_path):
+    home = Path(shutil.copytree(state_of(federation, 0), tmp_path / "home"))
+    (attempt,) = home.glob(f"*/*/{ATTEMPT}")
+    beside = [attempt, attempt.with_name(RECORD), home / ledger.TIP]
+    half = [path.with_name(f".{path.name}.abcd_123") for path in beside]
+    others = [home / ".mine.abcd_123", home / f".{ledger.TIP}.note", home / f"{ledger.TIP}.copy"]
+    for path in (*half, *others):
+        path.write_text("half")
+    read_by_a_node(home)
+    assert not any(path.exists() for path in half)
+    assert all(path.exists() for path in others)
 
 
 @pytest.mark.attack

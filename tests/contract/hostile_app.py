@@ -1,6 +1,7 @@
 """A Flower app whose node lies where its config says so; the others run it as it is.
 
-`lies` in the node config is a file with the number of a way to lie and what to lie about.
+`lies` in the node config is a file that says what to lie about, and the number of a way to lie for
+each round. It imports no torch for most of them: where sites have agents, a message is then cheap.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ConfigRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
-from hostile_answers import hostile
 
-from flr.flower import wire
 from flr.flower.apps import client_app
+from flr.flower.records import ARRAYS, NOTE, SCHEMA, TEXT, VERSION
 
 NOTES: list[Any] = [
     "5",
@@ -28,19 +28,21 @@ NOTES: list[Any] = [
     {"site": "site-0\nflr: all is well"},
     {"problem": "\x1b[2J" * 1000},
 ]
-ARRAYS: list[Any] = [
+ODD_ARRAYS: list[Any] = [
     np.full(3, np.nan, np.float32),
     np.full((2, 2), 3e38, np.float32),
     np.ones(2, np.complex64),
     np.array(["words"]),
     None,
 ]
-WAYS = len(NOTES) + len(ARRAYS) + 2
+WAYS = len(NOTES) + len(ODD_ARRAYS) + 2
 
 
 def lie(number: int, asked: Message, reply: Message) -> Message:
     """An answer that no honest site gives, made from an honest one."""
     if number >= WAYS:
+        from hostile_answers import hostile
+
         return hostile(number, asked, "done" if asked.metadata.message_type == "train" else "hello")
     if number == WAYS - 1:
         return Message(Error(7, "\x1b[31m" * 9000), reply_to=asked)
@@ -49,11 +51,11 @@ def lie(number: int, asked: Message, reply: Message) -> Message:
     if number < len(NOTES):
         note = NOTES[number]
         if isinstance(note, dict):
-            honest = json.loads(str(reply.content.config_records[wire.NOTE][wire.TEXT]))
+            honest = json.loads(str(reply.content.config_records[NOTE][TEXT]))
             note = json.dumps(honest | note).replace('"NUMBER"', "9" * 400)
-        reply.content[wire.NOTE] = ConfigRecord({wire.VERSION: wire.SCHEMA, wire.TEXT: note})
+        reply.content[NOTE] = ConfigRecord({VERSION: SCHEMA, TEXT: note})
         return reply
-    arrays, value = reply.content.array_records.get(wire.ARRAYS), ARRAYS[number - len(NOTES)]
+    arrays, value = reply.content.array_records.get(ARRAYS), ODD_ARRAYS[number - len(NOTES)]
     if arrays is None:
         return lie(0, asked, reply)
     name = sorted(arrays)[0]
@@ -70,10 +72,11 @@ class LyingApp(ClientApp):
         reply = super().__call__(message, context)
         if "lies" not in context.node_config:
             return reply
-        number, about = Path(str(context.node_config["lies"])).read_text().split()
+        about, *ways = Path(str(context.node_config["lies"])).read_text().split()
         if message.metadata.message_type.split(".")[0] != about:
             return reply
-        return lie(int(number), message, reply)
+        asked = json.loads(str(message.content.config_records[NOTE][TEXT]))
+        return lie(int(ways[asked["order"]["round"] if "order" in asked else 0]), message, reply)
 
 
 def lying_app() -> ClientApp:

@@ -126,11 +126,12 @@ def test_half_written_files_of_a_kill_are_cleared_away(tmp_path):
     folder = tmp_path / "run" / "checkpoint"
     (folder / ".9.safetensors.abc").write_text("half")
     (folder / "9.safetensors").write_text("half")
-    beside = [folder.parent / ".summary.json.abcd_123", folder.parent / ".mine.abcd_123"]
+    names = ("summary.json", "live.html", "mine")
+    beside = [folder.parent / f".{name}.abcd_123" for name in names]
     for path in beside:
         path.write_text("half")
     flr.resume(tmp_path / "run")
-    assert [path.exists() for path in beside] == [False, True]
+    assert [path.exists() for path in beside] == [False, False, True]
     steps = {json.loads(p.read_text())["step"] for p in folder.glob("*.json")}
     assert {p.stem for p in folder.iterdir() if p.is_file()} == {str(step) for step in steps}
 

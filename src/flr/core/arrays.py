@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +24,7 @@ Arrays = dict[str, Tensor]
 # what readers raise on files that are damaged, or made to harm
 _BROKEN = (safetensors.SafetensorError, OSError, ValueError, TypeError, RecursionError)
 _SYNCED_TOGETHER = 32
+_RANDOM = re.compile(r"\.[a-z0-9_]{8}")  # what `mkstemp` puts behind a name
 _META = "flr"  # one metadata key: safetensors writes several keys in random order
 
 
@@ -102,6 +105,13 @@ def write_atomically(
     if sync:
         for folder in (path.parent, *(made.parent for made in new)):
             sync_to_disk(folder)
+
+
+def clear_half_written(path: Path) -> None:
+    """Deletes what a kill has left of writing this file, while nobody else writes it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        if _RANDOM.fullmatch(left.suffix) and left.is_file() and not left.is_symlink():
+            left.unlink(missing_ok=True)
 
 
 def sync_all(paths: Sequence[Path]) -> None:

@@ -21,7 +21,7 @@ from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
 from flr.core import seal
-from flr.core.arrays import sync_to_disk, write_atomically
+from flr.core.arrays import clear_half_written, sync_to_disk, write_atomically
 from flr.core.errors import DataError
 from flr.core.plain_text import plain
 
@@ -109,6 +109,7 @@ def append(folder: Path, left: Left) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
     with FileLock(folder / ".ledger.lock"):  # sites of one machine, or two runs, may share it
+        clear_half_written(folder / TIP)
         number, previous, whole = _last(path)
         # where the last lines were removed, the next one must not close the gap
         number, previous = max((number, previous), _tip(folder))

@@ -20,7 +20,7 @@ from torch import Tensor
 from flr.client.state import StateFiles, VouchedStateFiles
 from flr.client.worker import ClientResult, ClientTask
 from flr.core import seal
-from flr.core.arrays import Arrays, canonical_json, write_atomically
+from flr.core.arrays import Arrays, canonical_json, clear_half_written, write_atomically
 from flr.core.contract import Site
 from flr.core.errors import ConfigError, FlrError
 from flr.data.dataset import SiteTable, TaskSpec, make_site
@@ -116,6 +116,8 @@ def own_states(
         raise RefusalError("the experiment's name is not one that flr gives")
     # by experiment and site: node ids change, and one machine may serve several sites
     folder = own.state_dir / run_spec.experiment / own.site
+    for name in (ATTEMPT, site_data.RECORD):  # an earlier task may have been killed
+        clear_half_written(folder / name)
     newest = newest_attempt(folder)
     if site_task.attempt < newest:  # sent by a server that was killed, before the run was resumed
         raise RefusalError("the run was resumed since, and this is a task of before")

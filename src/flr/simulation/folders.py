@@ -17,7 +17,8 @@ from flr.core.arrays import sync_to_disk
 from flr.core.errors import DataError
 from flr.simulation import run_record
 
-_NAMES = (*run_record.FIXED, *run_record.RESULTS, seal.RECORD, own_runs.SEAL, "federation.json")
+_FEDERATION = ("federation.json", "live.html")
+_NAMES = (*run_record.FIXED, *run_record.RESULTS, seal.RECORD, own_runs.SEAL, *_FEDERATION)
 # what a kill leaves of a run's files; nothing else is cleared away
 _HALF_WRITTEN = re.compile(rf"\.(?:{'|'.join(map(re.escape, _NAMES))})\.[a-z0-9_]{{8}}")
 

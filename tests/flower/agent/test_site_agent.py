@@ -208,6 +208,17 @@ def test_one_state_dir_and_one_socket_have_one_agent(tmp_path):
         again.stop()
 
 
+def test_what_a_killed_agent_left_half_written_is_cleared_away(tmp_path):
+    own = simulated(tmp_path)[0]
+    half, other = (Path(own["state-dir"]) / f".{name}.abcd_123" for name in ("agent.json", "mine"))
+    half.parent.mkdir()
+    for path in (half, other):
+        path.write_text("half")
+    with agents({0: own}):
+        assert not half.exists()
+        assert other.exists()
+
+
 @pytest.mark.parametrize(
     ("own", "words"),
     [

@@ -23,6 +23,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from flwr.app import Context, Message, RecordDict
 
+from flr.core.arrays import clear_half_written
 from flr.core.errors import ConfigError
 from flr.core.plain_text import plain
 from flr.flower import site_config, wire
@@ -31,6 +32,7 @@ from flr.flower.agent.frames import EndedError, FrameError
 from flr.flower.agent.listening import listening
 from flr.flower.agent.peers import Peers
 from flr.flower.agent.request import Header, Request, answer_of
+from flr.flower.agent.status import NAME as STATUS
 from flr.flower.agent.status import Status, moment, own_birth
 from flr.flower.site_app import site_app
 from flr.flower.site_config import SiteConfig
@@ -121,6 +123,7 @@ class SiteAgent:
                 data = [self.site.data] if self.site.data else []
                 peers.refuse_open([folder, feature_cache.folder(), *data])
             with FileLock(folder / ".agent.lock", timeout=0):
+                clear_half_written(folder / STATUS)  # of one that was killed
                 self.status.save(folder)
                 yield
         except Timeout:
