@@ -97,7 +97,7 @@ class Stranger:
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     folder = tmp_path_factory.mktemp("deployment")
-    with Loopback(folder, secure=True, front_door=True) as found:
+    with Loopback(folder, secure=True, front_door=True, quick=True) as found:
         found.add_node("ward-7", {"site": "ward-7", "data": "/data/ward-7.npz"})
         found.wait_for_nodes()
         yield found
