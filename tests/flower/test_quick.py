@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio.to_thread
 import hello_app
 import httpx
 import psutil
@@ -24,6 +25,7 @@ from flwr.proto.fleet_pb2 import PullMessagesRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.protobuf.client import ProtobufRequestContext
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from flr.core.errors import ConfigError
@@ -117,10 +119,10 @@ def wait_for(ready) -> None:
 
 
 @contextmanager
-def served(link: SuperLink) -> Iterator[int]:
+def served(room: Starlette) -> Iterator[int]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(waiting_room(link.client()), ws="none", lifespan="off")
+        config = uvicorn.Config(room, ws="none", lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -135,7 +137,7 @@ def served(link: SuperLink) -> Iterator[int]:
 def test_nobody_is_asked_for_a_node_that_has_gone() -> None:
     """The SuperLink would hand over a message, and count it as delivered."""
     link = SuperLink(httpx.Response(200))
-    with served(link) as port:
+    with served(waiting_room(link.client())) as port:
         with socket.create_connection(("127.0.0.1", port)) as line:
             line.sendall(f"POST {PULL} HTTP/1.1\r\nHost: it\r\nContent-Length: 0\r\n\r\n".encode())
             wait_for(lambda: len(link.asked) > 3)
@@ -146,6 +148,36 @@ def test_nobody_is_asked_for_a_node_that_has_gone() -> None:
         link.answers = [httpx.Response(200, content=b"task")]
         time.sleep(0.3)
         assert len(link.asked) == seen
+
+
+def test_a_message_whose_asker_has_gone_is_kept_for_its_next_question() -> None:
+    """As the SuperLink gives it once. Who asks is for the SuperLink to say."""
+    gone, asked = threading.Event(), []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        if len(asked) > 1:
+            return httpx.Response(401 if request.headers["flwr-signature"] == "wrong" else 200)
+        await anyio.to_thread.run_sync(gone.wait)
+        return httpx.Response(200, content=b"task")
+
+    client = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://superlink")
+    with served(waiting_room(client, hold=0.0)) as port:
+        with socket.create_connection(("127.0.0.1", port)) as line:
+            line.sendall(f"POST {PULL} HTTP/1.1\r\nHost: it\r\nContent-Length: 1\r\n\r\n7".encode())
+            wait_for(lambda: bool(asked))
+        time.sleep(0.3)  # for its end to be noticed
+        gone.set()
+
+        def ask(node: bytes, signature: str) -> tuple[int, bytes]:
+            headers = {"flwr-signature": signature}
+            found = httpx.post(f"http://127.0.0.1:{port}{PULL}", content=node, headers=headers)
+            return found.status_code, found.content
+
+        assert ask(b"8", "right") == (200, b"")
+        assert ask(b"7", "wrong") == (401, b"")
+        assert ask(b"7", "right") == (200, b"task")
+        assert ask(b"7", "right") == (200, b"")
 
 
 def test_flower_takes_what_was_signed_once_again_and_says_nothing_without_a_message(

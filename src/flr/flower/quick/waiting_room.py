@@ -3,7 +3,7 @@
 A SuperNode asks for its next message, and sleeps for three seconds where there is none. There is
 none right after each of its answers, as the next task depends on them: most of a short round is
 that sleep. Here a question without an answer is asked again for it, five times a second, and comes
-back when there is a message, or after 25 s. All else is passed on as it is.
+back when there is a message, or after 15 s. All else is passed on as it is.
 
 It stands on two habits of Flower 1.41: an answer without a message has an empty body, and what a
 SuperNode signs is the time, good for five minutes. A SuperNode reads for 30 s.
@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 FLEET = "/v1/fleet/{call}"
 HELD = "pull-messages"
-HOLD = 25.0  # seconds; a SuperNode waits 30 for an answer
+HOLD = 15.0  # seconds; a SuperNode waits 30 for an answer, and one that comes too late is lost
 PAUSE = 0.2  # seconds between two questions to the SuperLink
 
 _PATIENCE = 60.0  # seconds for any other call
@@ -36,26 +36,36 @@ _OF_ONE_LINE = ("host", "connection", "keep-alive", "transfer-encoding", "conten
 
 def waiting_room(superlink: httpx.AsyncClient, hold: float = HOLD) -> Starlette:
     """The proxy as an ASGI app; `superlink` has the SuperLink's address as its base."""
+    kept: dict[bytes, Response] = {}  # by question: messages whose asker had gone when they came
 
     async def pass_on(request: Request) -> Response:
         call, body = request.path_params["call"], await request.body()
         headers = {k: v for k, v in request.headers.items() if k not in _OF_ONE_LINE}
-        until = time.monotonic() + (hold if call == HELD else 0)
+        until = time.monotonic() + hold
         while True:
             try:
                 answer = await superlink.post(f"/v1/fleet/{call}", content=body, headers=headers)
             except httpx.TransportError:
                 return Response(status_code=502)  # Flower tries again
-            if answer.status_code != 200 or answer.content or time.monotonic() >= until:
-                return Response(answer.content, answer.status_code, _kept(answer.headers))
+            found = Response(answer.content, answer.status_code, _of_answer(answer.headers))
+            if call != HELD or answer.status_code != 200:
+                return found
+            if answer.content:
+                if await request.is_disconnected():  # the SuperLink will not give it again
+                    kept[body] = found
+                return found
+            if body in kept:  # the SuperLink has just said that it is this node who asks
+                return kept.pop(body)
+            if time.monotonic() >= until:
+                return found
             await asyncio.sleep(PAUSE)
-            if await request.is_disconnected():  # a message for nobody would be lost
+            if await request.is_disconnected():  # nothing is asked for nobody
                 return Response(status_code=499)
 
     return Starlette(routes=[Route(FLEET, pass_on, methods=["POST"])])
 
 
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+def _of_answer(headers: Mapping[str, str]) -> dict[str, str]:
     """What is about the answer, not about the line that it came by."""
     lost = (*_OF_ONE_LINE, "content-encoding", "date", "server")
     return {name: value for name, value in headers.items() if name not in lost}
