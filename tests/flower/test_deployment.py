@@ -80,7 +80,7 @@ def test_flower_knows_the_options_of_all_printed_commands(deploy: Path, root: Pa
     seen = 0
     for page in [deploy.parent / "README.md", *(root / "docs").rglob("*.md")]:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL):
-            for line in block.splitlines():
+            for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
                 while words and re.match(r"[A-Z_]+=", words[0]):
                     words.pop(0)
