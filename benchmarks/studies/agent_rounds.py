@@ -2,13 +2,14 @@
 
     python -m benchmarks.studies.agent_rounds --rounds 10
 
-FLR on digits with three sites: in process, on a SuperLink with three SuperNodes, and with three
-agents besides. Seconds of a round are the median after the second, from the first line of its
-metrics to the next. CPU seconds are what the processes of a site have used between the second and
-the last round, as the kernel counts them: that of the SuperNode and all it starts, and that of the
-agent. They depend less on what else the machine does than seconds do, yet not little: two threads
-of one core slow each other down. So a process that only imports what Flower starts for every
-message is measured besides.
+FLR on digits with three sites: in process, on a SuperLink with three SuperNodes, with three agents
+besides, with the waiting room and the launchers of `flr flower node` too, and all of that as a
+deployment has it: with TLS, keys, and nginx at the front. Seconds of a round are the median after
+the second, from the first line of its metrics to the next. CPU seconds are what the processes of a
+site have used between the second and the last round, as the kernel counts them: that of the
+SuperNode and all it starts, and that of the agent. They depend less on what else the machine does
+than seconds do, yet not little: two threads of one core slow each other down. So a process that
+only imports what Flower starts for every message is measured besides.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import psutil
 
@@ -74,6 +75,14 @@ print(used, "torch" in sys.modules)
 """
 
 
+class Kind(TypedDict, total=False):
+    """What a federation of this machine has beside Flower's programs."""
+
+    quick: bool
+    secure: bool
+    front_door: bool
+
+
 @dataclass
 class Watch:
     """Hears of rounds and reads the clock of all processes at each."""
@@ -108,10 +117,18 @@ def in_process(rounds: int, folder: Path) -> Watch:
     return watch
 
 
-def on_flower(rounds: int, folder: Path, with_agents: bool) -> Watch:
+CASES = {
+    "Flower": (False, Kind()),
+    "Flower, agents": (True, Kind()),
+    "Flower, agents, quick": (True, Kind(quick=True)),
+    "the same, as printed": (True, Kind(quick=True, secure=True, front_door=True)),
+}
+
+
+def on_flower(rounds: int, folder: Path, with_agents: bool, kind: Kind) -> Watch:
     """Three SuperNodes; with agents these train."""
     app, out = write_app(folder / "three-wards"), folder / "run"
-    with Loopback(folder / "federation") as federation, Agents(folder / "a") as agents:
+    with Loopback(folder / "federation", **kind) as federation, Agents(folder / "a") as agents:
         made: list[AgentProcess] = []
         for number in range(SITES):
             own: dict[str, str | int | float | bool] = {"partition-id": number}
@@ -185,16 +202,19 @@ def main() -> None:
     """Prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
+    own = parser.parse_args()
+    rounds = own.rounds
     rows = []
     with tempfile.TemporaryDirectory(prefix="flr-") as place:
         folder = Path(place)
         here = in_process(rounds, folder / "here")
         training = here.per_round("all") / SITES  # with what the server does
         rows.append(["in process", f"{here.seconds():.2f}", "", "", f"{training:.2f}"])
-        for name, with_agents in (("Flower, agents", True), ("Flower", False)):
-            (folder / name).mkdir()
-            watch = on_flower(rounds, folder / name, with_agents)
+        for number, name in enumerate(own.only):
+            place_of_it = folder / str(number)
+            place_of_it.mkdir()
+            watch = on_flower(rounds, place_of_it, *CASES[name])
             node, agent = (watch.per_round(who) / SITES for who in ("nodes", "agents"))
             figures = [watch.seconds(), watch.seconds() - here.seconds(), node, agent]
             rows.append([name, *(f"{figure:.2f}" for figure in figures)])

@@ -226,6 +226,8 @@ def test_nothing_leaves_where_it_cannot_be_written(tmp_path):
     (reply,) = grid.heard[1]
     note, arrays = wire.read(reply.content)
     assert note.keys() == {"site", "problem"}
+    assert "IsADirectoryError (Is a directory)" in note["problem"], "what is wrong there, no path"
+    assert str(tmp_path) not in note["problem"]
     assert not arrays
 
 

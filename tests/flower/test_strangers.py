@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -97,7 +98,7 @@ class Stranger:
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     folder = tmp_path_factory.mktemp("deployment")
-    with Loopback(folder, secure=True, front_door=True) as found:
+    with Loopback(folder, secure=True, front_door=True, quick=True) as found:
         found.add_node("ward-7", {"site": "ward-7", "data": "/data/ward-7.npz"})
         found.wait_for_nodes()
         yield found
@@ -154,7 +155,9 @@ def test_check_warns_of_an_open_control_api_and_of_a_wrong_clock(
     monkeypatch.setattr(probe, "now", lambda: datetime.now(UTC) + timedelta(seconds=60))
     ahead = probe.probe(federation.door.address, stranger.authority)
     assert len(ahead) == 1
-    assert "60 s ahead" in ahead[0]
+    found = re.search(r"(\d+) s ahead", ahead[0])  # a busy machine takes its time to answer
+    assert found is not None
+    assert int(found[1]) >= 60
 
 
 def test_an_address_without_a_superlink_is_an_error(tmp_path: Path) -> None:

@@ -119,6 +119,41 @@ def up(
     say(f"Report: {done / 'report.html'}")
 
 
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)
+def node(context: typer.Context) -> None:
+    """Flower's SuperNode, whose ClientApps need no second of CPU to start; its options are taken.
+
+    For a site with an agent: `flr flower node --superlink HOST:PORT ...`, as `flower-supernode`.
+    """
+    with needing_flower():
+        from flr.flower.quick.processes import become_supernode
+    become_supernode(context.args)
+
+
+@app.command("waiting-room")
+def waiting_room(
+    superlink: Annotated[str, typer.Option(help="The SuperLink, HOST:PORT.")] = "127.0.0.1:8000",
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The same.")] = 8001,
+    ssl_ca_certfile: Annotated[
+        Path | None, typer.Option(help="The three of the SuperLink; none: without TLS.")
+    ] = None,
+    ssl_certfile: Annotated[Path | None, typer.Option(help="The second.")] = None,
+    ssl_keyfile: Annotated[Path | None, typer.Option(help="The third.")] = None,
+) -> None:
+    """Stand before a SuperLink and keep what SuperNodes ask until there is work for them."""
+    with needing_flower():
+        from flr.flower.quick.processes import become_waiting_room
+    given = (ssl_ca_certfile, ssl_certfile, ssl_keyfile)
+    certificates = [path for path in given if path is not None]
+    if len(certificates) not in (0, 3):
+        raise typer.BadParameter("give all three files of the SuperLink's certificate, or none")
+    become_waiting_room(superlink, host, port, certificates)
+
+
 @contextmanager
 def needing_flower() -> Iterator[None]:
     """Flower is an extra, and only these commands need it; wraps their imports."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 _LONGEST = 500  # letters of what others say, in a log
@@ -38,3 +39,15 @@ def to_cell(text: str) -> str:
 def from_cell(cell: str) -> str:
     """The inverse of `to_cell`."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def kind_of(error: BaseException) -> str:
+    """An error's type and, where the system said no, its word for it; no path, no text of others.
+
+    Example:
+        >>> kind_of(OSError(28, "No space left on device", "/secret"))
+        'OSError (No space left on device)'
+    """
+    number = getattr(error, "errno", None)
+    said = f" ({os.strerror(number)})" if isinstance(number, int) else ""
+    return type(error).__name__ + said

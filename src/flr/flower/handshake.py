@@ -27,7 +27,7 @@ from flr.flower.run_spec import SITE_NAME
 
 log = logging.getLogger("flr")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks at the SuperLink
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 2.0  # seconds between two looks at the SuperLink
 AGAIN = 30.0  # seconds until a node that was left out is asked again: its data may be mended
 GRACE = 15.0  # seconds that others wait for a node which does not answer
 
@@ -168,15 +168,16 @@ def is_count(value: object) -> TypeGuard[int]:
 def polling(seconds: float) -> Iterator[None]:
     """One turn after the other until the time is up, with a pause between two of them.
 
-    Short at first, so that small work is quick; longer later, so that the SuperLink can rest.
+    A pause is a twentieth of what was waited before it: little is lost by it, and the SuperLink can
+    rest where work takes long.
     """
-    end, pause = time.monotonic() + seconds, FIRST_PAUSE
+    start = time.monotonic()
     while True:
         yield
-        if time.monotonic() > end:
+        waited = time.monotonic() - start
+        if waited > seconds:
             return
-        time.sleep(pause)
-        pause = min(pause * 1.2, LONGEST_PAUSE)
+        time.sleep(min(max(waited / 20, SHORTEST_PAUSE), LONGEST_PAUSE))
 
 
 def push(grid: Grid, messages: list[Message]) -> list[str | None]:

@@ -23,7 +23,12 @@ _LONGEST = 32  # Flower's limit for an app's name
 _NOT_PACKED = {"build", "eggs", "lib", "lib64", "parts", "env", "venv"}  # by Flower, as folders
 _RENDERED = ".jinja"
 _OF_BOTH = ("LICENSE", "gitignore")
-_SERVER = {"listen": "9092", "superlink": "127.0.0.1:8000", "certificates": "/etc/flr"}
+_SERVER = {
+    "listen": "9092",
+    "superlink": "127.0.0.1:8000",
+    "room": "127.0.0.1:8001",
+    "certificates": "/etc/flr",
+}
 
 
 def write_app(folder: Path, *, bare: bool = False) -> Path:
@@ -99,15 +104,11 @@ def rendered(name: str, package: str, *, bare: bool = False) -> Iterator[tuple[P
             yield PurePosixPath(*parts), text
 
 
-def front_door(listen: str, superlink: str, certificates: str) -> str:
-    """The app's config of nginx for another address, SuperLink and folder of certificates."""
+def front_door(listen: str, superlink: str, certificates: str, room: str) -> str:
+    """The app's config of nginx for other addresses and another folder of certificates."""
     file = resources.files("flr.flower") / "template" / "deploy" / f"nginx.conf{_RENDERED}"
-    text = file.read_text(encoding="utf-8")
-    return (
-        _environment()
-        .from_string(text)
-        .render(listen=listen, superlink=superlink, certificates=certificates)
-    )
+    own = {"listen": listen, "superlink": superlink, "certificates": certificates, "room": room}
+    return _environment().from_string(file.read_text(encoding="utf-8")).render(own)
 
 
 def _environment() -> Environment:

@@ -16,7 +16,7 @@ from flwr.clientapp.typing import Mod
 
 from flr.core.arrays import Arrays
 from flr.core.errors import ConfigError
-from flr.core.plain_text import plain
+from flr.core.plain_text import kind_of, plain
 from flr.flower import consent, wire
 from flr.flower import node as nodes
 from flr.flower.differential_privacy import clipping_mod
@@ -98,6 +98,6 @@ def respond(
         said = {"site": site, "problem": problem}
     except Exception as error:
         log.exception("%s failed", site)
-        problem = f"it failed with {type(error).__name__}; its log says more"
+        problem = f"it failed with {kind_of(error)}; its log says more"
         said = {"site": site, "problem": problem}
     return Message(wire.write(said, arrays), reply_to=message)

@@ -17,7 +17,7 @@ from flr.core import seal
 from flr.core.arrays import canonical_json
 from flr.core.contract import MODEL
 from flr.core.errors import FlrError
-from flr.core.plain_text import plain
+from flr.core.plain_text import kind_of, plain
 from flr.core.traits import by_name
 from flr.flower import ledger, wire
 from flr.flower.handshake import is_count
@@ -27,7 +27,7 @@ from flr.flower.site_config import state_dir
 
 log = logging.getLogger("flr")
 
-_NO_LEDGER = "it cannot write its ledger, so nothing leaves it; its log says why"
+_NO_LEDGER = "it cannot write its ledger, so nothing leaves it: {}; its log says more"
 
 
 def ledger_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -37,9 +37,10 @@ def ledger_mod(message: Message, context: Context, call_next: ClientAppCallable)
         left = entry_of(message, reply)
         site = left.site
         ledger.append(state_dir(context.node_config), left)
-    except Exception:
+    except Exception as error:
         log.exception("the ledger cannot be written")
-        return Message(wire.write({"site": site, "problem": _NO_LEDGER}), reply_to=message)
+        said = {"site": site, "problem": _NO_LEDGER.format(kind_of(error))}
+        return Message(wire.write(said), reply_to=message)
     if odd := left.undeclared():
         log.warning("%s has sent what was not declared: %s", left.site, ", ".join(map(plain, odd)))
     return reply

@@ -70,7 +70,7 @@ def folder() -> Iterator[Path]:
 
 
 def federation(folder: Path, options: list[dict[str, str]]) -> Iterator[Federation]:
-    with Loopback(folder / "federation") as loopback, Agents(folder / "a") as agents:
+    with Loopback(folder / "federation", quick=True) as loopback, Agents(folder / "a") as agents:
         made = []
         for number, (own, user) in enumerate(zip(options, WARDS, strict=True)):
             place = folder / "a" / f"{number}"

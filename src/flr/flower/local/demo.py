@@ -34,7 +34,7 @@ def try_out(
         app = write_app(Path(place) / "try-out")
         values = fused(run_config(app), {**changes, "flower.out": str(out)})
         say(f"To run: {check_run(values)}.")
-        with Loopback(Path(place) / "federation", secure=secure) as federation:
+        with Loopback(Path(place) / "federation", secure=secure, quick=True) as federation:
             sites = int(values["partition.clients"])
             tls, keys = (" with TLS", ", each with a key") if secure else ("", "")
             say(f"SuperLink on {federation.address}{tls}; starting {sites} SuperNodes{keys}.")

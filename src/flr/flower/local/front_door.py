@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from pathlib import Path
 
 from flr.core.errors import RunError
-from flr.flower.local.processes import Group, Reaper, wait_until
+from flr.flower.local.processes import Group, Reaper, listens, wait_until
 from flr.flower.new_app import front_door
 
 # what Debian's /etc/nginx/nginx.conf has around files of conf.d, with nothing outside of a folder
@@ -38,20 +37,16 @@ class FrontDoor(Group):
         super().__init__(reaper, dict(os.environ), folder)
         self.folder, self.port, self.address = folder, port, f"127.0.0.1:{port}"
 
-    def start(self, superlink: str, certificates: Path) -> None:
-        """Returns when it listens; `superlink` is the address that it stands before."""
+    def start(self, superlink: str, certificates: Path, room: str) -> None:
+        """Returns when it listens; `superlink` and `room` are addresses that it stands before."""
         program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if program is None:
             raise RunError("Expected nginx on this machine; there is none. Install its package.")
         self.folder.mkdir(exist_ok=True)
-        text = front_door(self.address, superlink, str(certificates))
+        text = front_door(self.address, superlink, str(certificates), room)
         (self.folder / "flower.conf").write_text(text)
         (self.folder / "nginx.conf").write_text(_AROUND)
         log = self.folder / "nginx.log"
         config = str(self.folder / "nginx.conf")
         self.add([program, "-p", str(self.folder), "-e", "stderr", "-c", config], log)
-        wait_until(self._listens, f"nginx to listen on {self.address}", self, log)
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        wait_until(lambda: listens(self.port), f"nginx to listen on {self.address}", self, log)

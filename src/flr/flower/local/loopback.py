@@ -9,6 +9,7 @@ Everything lies in one folder; nothing of the user's own Flower settings is read
     nodes/<node>/       working folder of a SuperNode and of its ClientApp
     certificates/ keys/ when secure
     door/               of nginx, where there is a front door
+    room/               of the waiting room, where rounds are quick
 """
 
 from __future__ import annotations
@@ -17,9 +18,7 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,14 +29,26 @@ import tomli_w
 from flr.core.errors import ConfigError, RunError
 from flr.flower.local.certificates import Certificates, make_certificates, make_node_key
 from flr.flower.local.front_door import FrontDoor
-from flr.flower.local.processes import Group, Reaper, SuperNodeProcess, give, tail, wait_until
+from flr.flower.local.processes import (
+    PROGRAMS,
+    Group,
+    Reaper,
+    SuperNodeProcess,
+    free_port,
+    give,
+    listens,
+    program,
+    tail,
+    wait_until,
+)
+from flr.flower.local.waiting import WaitingRoom
+from flr.flower.quick.processes import NODE
 
 Scalar = str | int | float | bool
 
 _CONNECTION = "loopback"
 _END = 3.0  # seconds a process gets to say goodbye; Flower's often need 5 more to end
 _LOOK = 0.2  # seconds between two looks at a run
-_PROGRAMS = Path(sys.executable).parent
 _SWITCHES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -52,11 +63,19 @@ class Loopback:
     """SuperLink and SuperNodes of one folder; as a context manager it starts and ends them all.
 
     With a front door (`secure` only) nodes reach the SuperLink through nginx, as in a deployment.
+    `quick` has what stands beside Flower's programs: a waiting room, and a launcher at each node.
     """
 
-    def __init__(self, folder: Path, *, secure: bool = False, front_door: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        secure: bool = False,
+        front_door: bool = False,
+        quick: bool = False,
+    ) -> None:
         self.folder = folder.resolve()
-        self.port = _free_port()
+        self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.nodes: dict[str, SuperNodeProcess] = {}
         self.superlink_log = self.folder / "logs" / "superlink.log"
@@ -70,8 +89,9 @@ class Loopback:
         self._reaper = Reaper()
         home = self.folder / "superlink" / "home"
         self._superlink = Group(self._reaper, _environment(home), self.folder / "superlink")
-        self.door = FrontDoor(self._reaper, self.folder / "door", _free_port())
-        self._has_door = secure and front_door
+        self.door = FrontDoor(self._reaper, self.folder / "door", free_port())
+        self._has_door, self._quick = secure and front_door, quick
+        self.room = WaitingRoom(self._reaper, self.folder / "room", free_port())
 
     def __enter__(self) -> Self:
         try:
@@ -99,7 +119,7 @@ class Loopback:
         shutil.rmtree(self.folder / "superlink" / "home" / "apps", ignore_errors=True)
         # isolation "process": SuperExec, which starts the ServerApp, is ours to start. A SuperLink
         # would start it in a session of its own, out of reach of a signal to the group.
-        command = [_program("flower-superlink"), "--host", "127.0.0.1", "--port", str(self.port)]
+        command = [program("flower-superlink"), "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--database", str(self.folder / "state.db"), "--isolation", "process"]
         command += ["--disable-runtime-dependency-installation"]
         if made := self._certificates:
@@ -109,19 +129,18 @@ class Loopback:
             command += ["--insecure"]
         self._superlink.add(command, self.superlink_log)
         what = f"the SuperLink to listen on {self.address}"
-        wait_until(self._listens, what, self._superlink, self.superlink_log)
-        starter = [_program("flower-superexec"), "--runtime-api-address", self.address]
+        wait_until(lambda: listens(self.port), what, self._superlink, self.superlink_log)
+        starter = [program("flower-superexec"), "--runtime-api-address", self.address]
         self._superlink.add([*starter, *self._trust], self.folder / "logs" / "superexec.log")
+        if self._quick and not self.room.running:
+            self.room.start(self.address, self._certificates)
         if self._has_door and self._certificates and not self.door.running:
-            self.door.start(self.address, self._certificates.authority.parent)
+            folder, room = self._certificates.authority.parent, self.room.address
+            self.door.start(self.address, folder, room if self._quick else self.address)
 
     def kill_superlink(self) -> None:
         """SIGKILL, for a running ServerApp too; the database stays as it was at that moment."""
         self._superlink.kill()
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def add_node(
         self,
@@ -145,9 +164,13 @@ class Loopback:
         folder.mkdir(exist_ok=True)
         config = folder / "settings.toml"  # a file, because Flower cannot read a quote in a value
         config.write_text(tomli_w.dumps(settings))
-        reached = self.door.address if self._has_door else self.address
-        command = [_program("flower-supernode"), "--superlink", reached, *self._trust]
-        command += ["--host", "127.0.0.1", "--port", str(_free_port())]
+        inner = self.room.address if self._quick else self.address
+        reached = self.door.address if self._has_door else inner
+        command = [program("flower-supernode")]
+        if self._quick:
+            command = [*NODE]
+        command += ["--superlink", reached, *self._trust]
+        command += ["--host", "127.0.0.1", "--port", str(free_port())]
         command += ["--node-config", str(config)]
         if self._certificates:
             key = self.folder / "keys" / name
@@ -220,7 +243,7 @@ class Loopback:
         """Writes what a run says until it ends: cheaper than asking for its status in a loop."""
         log.unlink(missing_ok=True)
         stream = Group(self._reaper, _environment(self.folder / "home"), self.folder)
-        stream.add([_program("flwr"), "log", str(run), _CONNECTION, "--stream"], log)
+        stream.add([program("flwr"), "log", str(run), _CONNECTION, "--stream"], log)
         while stream.running and self._superlink.running and time.monotonic() < until:
             time.sleep(_LOOK)
             if meanwhile is not None:
@@ -229,7 +252,7 @@ class Loopback:
 
     def _flwr(self, *arguments: str) -> Any:
         done = subprocess.run(  # noqa: S603
-            [_program("flwr"), *arguments, "--format", "json"],
+            [program("flwr"), *arguments, "--format", "json"],
             env=_environment(self.folder / "home"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -250,7 +273,7 @@ class Loopback:
 
     def close(self) -> None:
         """Asks all processes to end, nodes first, and kills what is left; may be called again."""
-        for groups in (list(self.nodes.values()), [self._superlink, self.door]):
+        for groups in (list(self.nodes.values()), [self._superlink, self.door, self.room]):
             for group in groups:
                 group.ask_to_end()
             until = time.monotonic() + _END
@@ -264,25 +287,8 @@ def _environment(home: Path) -> dict[str, str]:
     return {
         **os.environ,
         **_SWITCHES,
-        "PATH": os.pathsep.join([str(_PROGRAMS), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([str(PROGRAMS), os.environ.get("PATH", os.defpath)]),
         "FLWR_HOME": str(home),
         "NO_PROXY": no_proxy,
         "no_proxy": no_proxy,
     }
-
-
-def _program(name: str) -> str:
-    """The program that was installed with this Python, not whichever comes first on the PATH."""
-    program = _PROGRAMS / name
-    if not program.exists():
-        raise RunError(
-            f"Expected Flower's program {name} in {_PROGRAMS}; there is none. "
-            'Install it with: pip install "flr[flower]"'
-        )
-    return str(program)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

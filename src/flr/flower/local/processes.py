@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 from flr.core.errors import RunError
 from flr.core.interrupts import ctrl_c_waits
 from flr.flower.local import reaper as reaper_script
+
+PROGRAMS = Path(sys.executable).parent
 
 _START = 180.0  # seconds a process gets until it can be used, also on a busy machine
 _GONE = 10.0  # seconds that ended processes get to leave the process table
@@ -203,3 +206,27 @@ def wait_until(ready: Callable[[], bool], what: str, group: Group, log: Path) ->
                 f"{tail(log)}"
             )
         time.sleep(_POLL)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens on a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def program(name: str) -> str:
+    """The program that was installed with this Python, not whichever comes first on the PATH."""
+    found = PROGRAMS / name
+    if not found.exists():
+        raise RunError(
+            f"Expected Flower's program {name} in {PROGRAMS}; there is none. "
+            'Install it with: pip install "flr[flower]"'
+        )
+    return str(found)
