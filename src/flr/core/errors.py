@@ -23,7 +23,7 @@ class ConfigError(FlrError):
 
     Example:
         >>> from flr.plugin import ConfigError
-        >>> ConfigError("Expected two classes or more; the data have one. Bring more data.").exit_code
+        >>> ConfigError("Expected two classes; got one. Bring more data.").exit_code
         3
     """
 
