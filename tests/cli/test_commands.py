@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -350,3 +351,15 @@ def test_a_broken_plugin_is_named_and_the_rest_works(tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     assert "symmetric" in done.stdout
     assert "no_such_module" in done.stderr
+
+
+def test_the_list_of_commands_has_a_part_for_each_door(cli):
+    said = cli("--help").out
+    parts = ("Compare methods", "Check my labels", "Look something up", "Run a federation")
+    assert sorted(parts, key=said.index) == list(parts)
+    assert said.index(" demo ") < said.index(" sweep ") < said.index(" audit ")
+
+
+@pytest.mark.skipif(version("click") >= "8.5", reason="older than constraints.txt: upgrade it")
+def test_help_says_what_arguments_are(cli):
+    assert "An experiment as TOML." in cli("run", "--help").out

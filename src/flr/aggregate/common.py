@@ -13,7 +13,18 @@ from flr.core.errors import RunError
 
 
 def weighted_average(values: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
-    """sum_k w_k / (sum_j w_j) * v_k in float64, in the order given: float sums depend on it."""
+    """sum_k w_k / (sum_j w_j) * v_k in float64, in the order given: float sums depend on it.
+
+    Args:
+        values: Tensors of one shape; each is read once.
+        weights: One for each of them.
+
+    Example:
+        >>> import torch
+        >>> from flr.plugin import weighted_average
+        >>> weighted_average([torch.tensor(1.0), torch.tensor(4.0)], [3, 1]).item()
+        1.75
+    """
     total, result = float(sum(weights)), torch.zeros((), dtype=torch.float64)
     for value, weight in zip(values, weights, strict=True):
         result = value.to(torch.float64, copy=True).mul_(weight / total).add_(result)

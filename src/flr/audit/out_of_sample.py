@@ -14,6 +14,7 @@ from flr.audit.evidence import Evidence
 from flr.audit.heads import OutOfFold, folds_of, reduced
 from flr.audit.neighbours import neighbour_opinion
 from flr.core import seeds
+from flr.simulation.build import threads
 
 FOLDS = 5
 # Precisions of a head's weights, from a head that says little to one that follows single samples:
@@ -47,10 +48,14 @@ def with_site_opinions(
         return evidence
     say = on_progress or (lambda _what, _share: None)
     classes = len(evidence.classes)
-    own = site_opinion(evidence.features, evidence.given, classes, say, seed)
-    say("comparing neighbours", 0.95)
-    believed = noise_model.fit(own.clamp(min=_LEAST).log()[None], evidence.given).posterior
-    near = neighbour_opinion(evidence.features, believed, evidence.given)
+    large = len(evidence.given) * classes > _MUCH
+    # Of small sums each is over before a second thread has begun; on a busy machine, waiting for
+    # it takes most of the time.
+    with threads(torch.get_num_threads() if large else 1):
+        own = site_opinion(evidence.features, evidence.given, classes, say, seed)
+        say("comparing neighbours", 0.95)
+        believed = noise_model.fit(own.clamp(min=_LEAST).log()[None], evidence.given).posterior
+        near = neighbour_opinion(evidence.features, believed, evidence.given)
     say("opinions formed", 1.0)
     return replace(evidence, views={**evidence.views, "site": own, "neighbours": near})
 

@@ -24,7 +24,7 @@ from flr.core import registry
 from flr.core.errors import DataError
 from flr.data import paths
 
-app = typer.Typer(help="Data sets of others: get them.", no_args_is_help=True)
+app = typer.Typer(help="Download public data sets, and check them.", no_args_is_help=True)
 
 ON_REQUEST = "clothing1m"
 

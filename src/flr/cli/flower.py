@@ -16,7 +16,10 @@ from flr.core.errors import ConfigError
 from flr.core.plain_text import counted
 from flr.simulation.folders import first_free
 
-app = typer.Typer(help="On Flower: make an app, check it, try it out.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make a Flower app, check it, or try a federation out on this machine.",
+    no_args_is_help=True,
+)
 
 AppFolder = Annotated[Path, typer.Argument(help="The folder of a Flower app.", metavar="DIR")]
 

@@ -39,13 +39,10 @@ from flr.report.table import Table, to_rich
 from flr.simulation.folders import own_folder
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for command in (demo, embed, predict, evaluate, audit, relabel):
-    app.command()(command)
-app.add_typer(data.app, name="data")
-app.add_typer(flower.app, name="flower")
-app.add_typer(site.app, name="site")
-app.command()(reproduce)
-app.command()(sweep)
+# The parts of `flr --help`: the three doors of the documentation, and what all of them need.
+COMPARE, LABELS = "Compare methods", "Check my labels"
+FEDERATION, LOOK = "Run a federation", "Look something up"
+app.command(rich_help_panel=COMPARE)(demo)
 
 KINDS = {"methods": "method", "models": "model", "datasets": "dataset", "partitions": "partition"}
 KINDS |= {"noises": "noise", "aggregators": "aggregator", "attacks": "attack"}
@@ -63,10 +60,11 @@ def show_version(wanted: bool) -> None:
 @app.callback()
 def flr(
     _version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=show_version, help="Print it.")
+        bool,
+        typer.Option("--version", is_eager=True, callback=show_version, help="Print it and end."),
     ] = False,
 ) -> None:
-    """Federated learning when labels are wrong: train, measure what was memorized, compare."""
+    """Federated learning when labels are wrong: compare methods, find the wrong labels."""
 
 
 ConfigFile = Annotated[Path, typer.Argument(help="An experiment as TOML.", metavar="CONFIG")]
@@ -89,7 +87,7 @@ def read(config: Path, changes: list[str], trust: bool) -> configs.Config:
     return configs.load(config, changes)
 
 
-@app.command()
+@app.command(rich_help_panel=COMPARE)
 def run(
     config: ConfigFile,
     changes: Overrides = None,
@@ -114,7 +112,7 @@ def run(
         train(folder, resolved, lambda progress: api.run(resolved, out=folder, on_round=progress))
 
 
-@app.command()
+@app.command(rich_help_panel=COMPARE)
 def resume(
     folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="RUN")],
     workers: Workers = None,
@@ -155,10 +153,16 @@ def train(folder: Path, config: configs.Config, start: Callable[[RunProgress], A
     say(f"Report: {done.folder / 'report.html'}")
 
 
-app.command()(compare)
+for command in (compare, sweep, reproduce, predict, evaluate, embed):
+    app.command(rich_help_panel=COMPARE)(command)
+app.add_typer(data.app, name="data", rich_help_panel=COMPARE)
+for command in (audit, relabel):
+    app.command(rich_help_panel=LABELS)(command)
+app.add_typer(flower.app, name="flower", rich_help_panel=FEDERATION)
+app.add_typer(site.app, name="site", rich_help_panel=FEDERATION)
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=LOOK)
 def list_entries(
     kind: Annotated[str, typer.Argument(help=", ".join(KINDS), metavar="KIND")],
     as_json: Annotated[bool, typer.Option("--json", help="An array of objects.")] = False,
@@ -177,7 +181,7 @@ def list_entries(
     console.print(f"\nMore: flr describe {next(iter(entries)).name}", style="dim")
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def describe(
     name: Annotated[str, typer.Argument(help="Anything `flr list` shows.", metavar="NAME")],
 ) -> None:
@@ -201,7 +205,7 @@ def describe(
             typer.echo("\n".join(map(fill, lines)))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def check(config: ConfigFile, changes: Overrides = None, trust: Trust = False) -> None:
     """Find what is wrong with CONFIG, its data and its split, without training."""
     from flr.scenario.truth import Truth

@@ -21,7 +21,8 @@ from flr.flower.ledger import Line
 from flr.report.table import Table, to_rich
 
 app = typer.Typer(
-    help="At a site: its agent, what has left it, and what may.", no_args_is_help=True
+    help="For the people at a site: its agent, what has left it, and what may leave.",
+    no_args_is_help=True,
 )
 for command in (serve, status, audit):
     app.command()(command)

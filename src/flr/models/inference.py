@@ -16,7 +16,21 @@ BATCH = 512  # samples in one forward pass; fixed, because another size changes 
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """In eval mode for a moment; every module returns to the mode it had."""
+    """In eval mode for a moment; every module returns to the mode it had.
+
+    Args:
+        network: It or any of its parts may be in training mode.
+
+    Example:
+        >>> import torch
+        >>> from flr.plugin import evaluating
+        >>> network = torch.nn.Dropout()
+        >>> with evaluating(network):
+        ...     network.training
+        False
+        >>> network.training
+        True
+    """
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -42,7 +56,18 @@ def in_batches(network: nn.Module, forward: Callable[[Tensor], Tensor], x: Numbe
 
 
 def logits_of(network: nn.Module, x: Numbers) -> Tensor:
-    """Logits of one network."""
+    """Logits of one network on many samples, in eval mode, in batches of one size.
+
+    Args:
+        network: One of `c.model`, say.
+        x: The samples.
+
+    Example:
+        >>> import torch
+        >>> from flr.plugin import logits_of
+        >>> logits_of(torch.nn.Linear(4, 3), torch.rand(2000, 4)).shape
+        torch.Size([2000, 3])
+    """
     return in_batches(network, network, x)
 
 

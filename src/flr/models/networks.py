@@ -90,7 +90,17 @@ def cnn(
 
 
 def head_of(network: nn.Module) -> tuple[str, nn.Linear] | None:
-    """The last linear layer and its name; None where there is none."""
+    """The last linear layer and its name; None where there is none.
+
+    Args:
+        network: Any network.
+
+    Example:
+        >>> from torch import nn
+        >>> from flr.plugin import head_of
+        >>> head_of(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
+        ('2', Linear(in_features=8, out_features=3, bias=True))
+    """
     linear = [(name, m) for name, m in network.named_modules() if isinstance(m, nn.Linear)]
     return linear[-1] if linear else None
 
@@ -102,7 +112,20 @@ def features(network: nn.Module) -> int:
 
 
 def embed(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits, and the features that the last linear layer took."""
+    """Logits, and the features that the last linear layer took.
+
+    Args:
+        network: A network with a linear layer.
+        x: A batch.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from flr.plugin import embed
+        >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        >>> [tuple(found.shape) for found in embed(network, torch.rand(5, 4))]
+        [(5, 3), (5, 8)]
+    """
     head = head_of(network)
     if head is None:
         raise ConfigError(

@@ -27,6 +27,19 @@ def clean_probability(
     """The posterior of the smaller-mean component, of losses scaled to [0, 1]; n values.
 
     Losses that cannot be split (fewer than two, all equal, or not finite) are all clean: 1.
+
+    Args:
+        losses: One for each sample (n).
+        seed: Where the mixture starts.
+        max_iter: As scikit-learn's `GaussianMixture` has it.
+        tol: As it has it.
+        reg_covar: As it has it.
+
+    Example:
+        >>> import torch
+        >>> from flr.plugin import clean_probability
+        >>> (clean_probability(torch.tensor([0.1, 0.2, 0.1, 2.0]), seed=1) > 0.5).tolist()
+        [True, True, True, False]
     """
     posterior = larger_mean(losses, seed, max_iter, tol, reg_covar, scale=True)
     return torch.ones_like(losses) if posterior is None else 1 - posterior.to(losses)
@@ -35,7 +48,21 @@ def clean_probability(
 def two_groups(
     values: Tensor, seed: int, *, max_iter: int = 100, tol: float = 1e-3, reg_covar: float = 1e-6
 ) -> Tensor:
-    """Which values belong to the larger-mean component (n, bool); none where there is one group."""
+    """Which values belong to the larger-mean component (n, bool); none where there is one group.
+
+    Args:
+        values: The numbers to split (n).
+        seed: Where the mixture starts.
+        max_iter: As scikit-learn's `GaussianMixture` has it.
+        tol: As it has it.
+        reg_covar: As it has it.
+
+    Example:
+        >>> import torch
+        >>> from flr.plugin import two_groups
+        >>> two_groups(torch.tensor([1.0, 1.1, 0.9, 7.0]), seed=1).tolist()
+        [False, False, False, True]
+    """
     posterior = larger_mean(values, seed, max_iter, tol, reg_covar, scale=False)
     if posterior is None:
         return torch.zeros(len(values), dtype=torch.bool, device=values.device)

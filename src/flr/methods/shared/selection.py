@@ -15,7 +15,18 @@ from flr.models.inference import logits_of
 
 
 def small_loss(losses: Tensor, forget_rate: float) -> Tensor:
-    """The rows of the int((1 - F) b) smallest losses, smallest first; at least one."""
+    """The rows of the int((1 - F) b) smallest losses, smallest first; at least one.
+
+    Args:
+        losses: One for each row (b).
+        forget_rate: The share of rows that is left out (F).
+
+    Example:
+        >>> import torch
+        >>> from flr.plugin import small_loss
+        >>> small_loss(torch.tensor([0.3, 2.0, 0.1, 0.9]), forget_rate=0.5).tolist()
+        [2, 0]
+    """
     remember = max(int((1 - forget_rate) * len(losses)), 1)
     return losses.argsort(stable=True)[:remember]
 
@@ -28,12 +39,36 @@ def forget_rate_at(t: int, forget_rate: float, num_gradual: int, exponent: float
 
 
 def sample_losses(network: nn.Module, site: Site) -> Tensor:
-    """CE of every sample of a site with its given label, in eval mode, without augmentation."""
+    """CE of every sample of a site with its given label, in eval mode, without augmentation.
+
+    Args:
+        network: One of `c.model`, say.
+        site: The samples: `c.data`.
+
+    Example:
+        >>> import torch
+        >>> from flr.plugin import Site, sample_losses
+        >>> site = Site("ward-7", torch.zeros(3, 5), torch.tensor([0, 1, 1]), classes=2)
+        >>> sample_losses(torch.nn.Linear(5, 2, bias=False), site).exp().round()  # it knows nothing
+        tensor([2., 2., 2.])
+    """
     return F.cross_entropy(logits_of(network, site.x), site.y, reduction="none")
 
 
 def draw_seed(c: Client) -> int:
-    """A seed for a generator that is not torch's, from the method's own."""
+    """A seed for a generator that is not torch's, from the method's own.
+
+    Args:
+        c: What every hook at a client is given.
+
+    Example:
+        >>> import torch
+        >>> from types import SimpleNamespace
+        >>> from flr.plugin import draw_seed
+        >>> client = SimpleNamespace(rng=torch.Generator().manual_seed(1))
+        >>> draw_seed(client) != draw_seed(client)
+        True
+    """
     return int(torch.randint(2**31, (), generator=c.rng))
 
 
@@ -97,7 +132,15 @@ def subset(c: Client, rows: Tensor) -> Client:
 
 
 def batches_of(c: Client, rows: Tensor) -> Iterator[Batch]:
-    """One epoch over some samples; `index` still counts in the whole site."""
+    """One epoch over some samples; `index` still counts in the whole site.
+
+    Args:
+        c: What every hook at a client is given.
+        rows: The numbers of the samples at the site.
+
+    Example:
+        The method in `help(flr.plugin)` trains on such batches.
+    """
     for b in c.make_batches(subset(c, rows)):
         yield replace(b, index=rows[b.index])
 

@@ -118,6 +118,22 @@ def visited(c: Client, net: int, p: Tensor, b: Batch) -> BatchTargets:
 
     For a mixed batch this takes one more forward pass, in eval mode so that BatchNorm's statistics
     see mixed inputs only.
+
+    Args:
+        c: What every hook at a client is given.
+        net: The number of the network, from 0.
+        p: Its predictions on the batch.
+        b: The batch, mixed or not.
+
+    Example:
+        >>> import torch
+        >>> from types import SimpleNamespace
+        >>> from flr.plugin import Batch, visited
+        >>> plain = Batch(torch.rand(2, 4), torch.tensor([0, 1]), index=torch.tensor([7, 7]))
+        >>> mixed = Batch(plain.x, plain.y, plain.index, None, plain, torch.tensor([1, 0]), 0.6)
+        >>> client = SimpleNamespace(model=[torch.nn.Linear(4, 3)])
+        >>> visited(client, 0, torch.rand(2, 3), mixed).index.tolist()  # one sample, twice
+        [7]
     """
     if b.plain is None:
         return BatchTargets(p.detach(), b.x, b.index, b.index)

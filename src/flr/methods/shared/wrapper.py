@@ -26,7 +26,21 @@ def _inner(hook: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Wrapper(Method):
-    """Leaves every hook but `plan` to an inner method; subclasses add to that."""
+    """Leaves every hook but `plan` to an inner method, `part`; subclasses add to that.
+
+    Args:
+        inner: A name, a table or a list of those, as in a config.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from flr.plugin import Wrapper
+        >>> @dataclass(frozen=True)
+        ... class Twice(Wrapper):
+        ...     def regularize(self, c, net, logits, b):
+        ...         return 2 * self.part.regularize(c, net, logits, b)
+        >>> Twice(inner={"name": "flr", "lam": 3.0}).part.lam
+        3.0
+    """
 
     check = _inner("check")
     begin = _inner("begin")

@@ -22,7 +22,10 @@ class TrackedRun:
         settings: Every setting by its dotted key.
 
     Example:
-        `TrackedRun(Path("runs/flr-1"), {"train.lr": 0.1})`
+        >>> from pathlib import Path
+        >>> from flr.plugin import TrackedRun
+        >>> TrackedRun(Path("runs/flr-1"), {"train.lr": 0.1}).settings["train.lr"]
+        0.1
     """
 
     folder: Path
@@ -30,7 +33,17 @@ class TrackedRun:
 
 
 class Session(Protocol):
-    """Takes the numbers of each round as they come, until it is closed."""
+    """What a tracker makes: it takes the numbers of each round as they come, until it is closed.
+
+    Example:
+        >>> class Lines:
+        ...     def log(self, round, values):
+        ...         print(round, dict(values))
+        ...     def close(self):
+        ...         print("closed")
+        >>> Lines().log(1, {"accuracy": 0.5})
+        1 {'accuracy': 0.5}
+    """
 
     def log(self, round: int, values: Mapping[str, float]) -> None: ...
 
@@ -65,6 +78,18 @@ class Bookmark:
 
     A resumed run repeats rounds, with the same numbers: what was logged is not logged again. It is
     written before a round is logged, so that a kill between the two loses one and doubles none.
+
+    Args:
+        run: What the tracker was told.
+        tracker: Its name.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from flr.plugin import Bookmark, TrackedRun
+        >>> mark = Bookmark(TrackedRun(Path("runs/flr-1"), {}), "lines")
+        >>> mark.move(1)
+        >>> mark.is_new(1), mark.is_new(2)
+        (False, True)
     """
 
     def __init__(self, run: TrackedRun, tracker: str) -> None:

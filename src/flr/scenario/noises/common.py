@@ -57,7 +57,17 @@ class Selected:
 
 
 class Noise:
-    """A kind of noise; without changes, it leaves everything as it is."""
+    """A kind of noise; without changes, it leaves everything as it is.
+
+    Example:
+        >>> import numpy as np
+        >>> from flr.plugin import Noise
+        >>> class Everywhere(Noise):
+        ...     def noisy(self, sites, rng):
+        ...         return np.arange(sites)
+        >>> Everywhere().noisy(3, np.random.default_rng(1)).tolist()
+        [0, 1, 2]
+    """
 
     @property
     def level(self) -> float:
