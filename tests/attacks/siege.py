@@ -33,7 +33,7 @@ AT_WORK = 0.5  # how often an agent is killed while it works
 TASK = 0.5  # seconds that it works at most, when nobody else wants the machine
 QUIET = 20  # times what a round may take: nothing at all is written then
 CALM = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}  # ten questions a second cost more than tasks
-LEAST = 10.0  # seconds that a message gets on any machine: Flower looks for one every three
+LEAST = 15.0  # seconds that a message gets on any machine: Flower looks for one every three
 
 # all replies are needed: a round that a dead node misses stops the run, and nothing is lost.
 # So many epochs that an agent is at work for a part of each round
@@ -106,7 +106,7 @@ class Siege:
     def measure(self, out: Path) -> None:
         """How slow the machine is now."""
         self.round = max(metrics["seconds"] for metrics in Run(out).metrics)
-        self.timeout = max(LEAST, 2 * self.round)
+        self.timeout = max(LEAST, 4 * self.round)
 
     def one_run(self, out: Path) -> str:
         """Starts or resumes a run until it is through; gives what Flower says in the end."""
@@ -122,10 +122,9 @@ class Siege:
             if status == "finished:completed":
                 self.measure(out)
                 return status
-            if victims or rounds_of(out) > rounds:
-                stalls = 0
-            else:
-                stalls, self.timeout = stalls + 1, 2 * self.timeout
+            if rounds_of(out) == rounds:  # for lack of a node, or of time
+                self.timeout *= 1.25 if victims else 2
+            stalls = 0 if victims or rounds_of(out) > rounds else stalls + 1
         return f"{status}, {STALLS} times without a round"
 
     def start(self, out: Path) -> int:
