@@ -53,11 +53,15 @@ def serve(
     largest: Annotated[
         int, typer.Option(min=1, help="Megabytes of arrays that it receives at a time.")
     ] = 1000,
+    metrics: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of 127.0.0.1 for Prometheus; 0: none.")
+    ] = 0,
 ) -> None:
     """Own a site's data and train on them, for the SuperNodes that ask at SOCKET; until Ctrl-C."""
     with needing_flower():
         from flr.flower.agent.peers import Peers
         from flr.flower.agent.site_agent import SiteAgent
+        from flr.flower.prometheus import AgentNumbers
     if partition_id is None and not (site and data):
         raise typer.BadParameter("say whose data it owns: --site ward-7 --data /path/to/them")
     given: dict[str, str | int | bool | None] = {
@@ -74,7 +78,9 @@ def serve(
     }
     own = {key: value for key, value in given.items() if value is not None}
     who = Peers.of(users or [], groups or [])
-    agent = SiteAgent(own, socket.expanduser().absolute(), who, largest * _BYTES)
+    numbers = AgentNumbers(metrics) if metrics else None
+    place, most = socket.expanduser().absolute(), largest * _BYTES
+    agent = SiteAgent(own, place, who, most, numbers=numbers)
     before = os.umask(0o077)  # features and states are for its own user
     try:
         with stops_like_ctrl_c():

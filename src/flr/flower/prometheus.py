@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,19 +27,8 @@ class Prometheus:
     late: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        try:
-            from prometheus_client import (
-                CollectorRegistry,
-                Counter,
-                Gauge,
-                Histogram,
-                start_http_server,
-            )
-        except ImportError as error:
-            raise ConfigError(
-                "Expected prometheus_client, which flower.metrics needs; it cannot be imported "
-                f'({error}). Install it: pip install "flr[ops]"'
-            ) from error
+        with needing_prometheus("flower.metrics"):
+            from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
         to = CollectorRegistry()
         own: dict[str, Any] = {"namespace": "flr", "registry": to}
         site = ["site"]
@@ -51,13 +41,7 @@ class Prometheus:
         self.bytes = Counter("bytes", "Of arrays, from (up) and to sites", [*site, "way"], **own)
         self.site_seconds = Gauge("site_seconds", "Training, as the site says", site, **own)
         self.norm = Gauge("update_norm", "Length of a site's last update", site, **own)
-        try:
-            self._server, _ = start_http_server(self.port, HOST, to)
-        except OSError as error:
-            raise ConfigError(
-                f"Expected port {self.port} of {HOST} to be free for flower.metrics; the system "
-                f"says: {error}. Choose another port, or 0 for none."
-            ) from error
+        self._server = served(to, self.port, "flower.metrics")
 
     def round_end(self, number: int, measured: Line, clients: Sequence[Line]) -> None:
         """Takes in a round."""
@@ -82,6 +66,64 @@ class Prometheus:
 
     def close(self) -> None:
         """Gives the port back."""
-        server: Any = self._server
-        server.shutdown()
-        server.server_close()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@dataclass
+class AgentNumbers:
+    """Serves http://127.0.0.1:PORT/metrics as long as a site's agent runs.
+
+    What it was asked and what it answered, as counts, seconds and bytes: no names of runs, methods
+    or arrays, because everybody on the machine can read it.
+    """
+
+    port: int
+
+    def __post_init__(self) -> None:
+        with needing_prometheus("--metrics"):
+            from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        to = CollectorRegistry()
+        own: dict[str, Any] = {"namespace": "flr_agent", "registry": to}
+        self.answers = Counter("answers", "By what became of them", ["status"], **own)
+        self.bytes = Counter("bytes", "Of arrays, from (up) and to the site", ["way"], **own)
+        self.seconds = Histogram("seconds", "Work on a message", buckets=BUCKETS, **own)
+        self.working = Gauge("at_work", "1 while it works on a message", **own)
+        self._server = served(to, self.port, "--metrics")
+
+    def answered(self, refused: bool, seconds: float, up: int, down: int) -> None:
+        """Takes in an answer."""
+        self.answers.labels("refused" if refused else "ok").inc()
+        self.seconds.observe(seconds)
+        self.bytes.labels("up").inc(up)
+        self.bytes.labels("down").inc(down)
+
+    def close(self) -> None:
+        """Gives the port back."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextmanager
+def needing_prometheus(option: str) -> Iterator[None]:
+    """Its client is an extra; wraps its import."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"Expected prometheus_client, which {option} needs; it cannot be imported "
+            f'({error}). Install it: pip install "flr[ops]"'
+        ) from error
+
+
+def served(registry: Any, port: int, option: str) -> Any:
+    """The server of a registry's numbers, which has begun."""
+    from prometheus_client import start_http_server
+
+    try:
+        return start_http_server(port, HOST, registry)[0]
+    except OSError as error:
+        raise ConfigError(
+            f"Expected port {port} of {HOST} to be free for {option}; the system says: {error}. "
+            "Choose another port, or 0 for none."
+        ) from error

@@ -8,11 +8,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from agents import Agent, agents, ask, short_folder
 from direct import DirectGrid, run_config
 from flwr.app import Array, Message
+from prometheus_client.parser import text_string_to_metric_families
 from toys import TINY, bits, settings
 
 import flr
@@ -22,6 +24,8 @@ from flr.flower.agent import messenger, site_agent
 from flr.flower.agent.messenger import AgentError
 from flr.flower.agent.site_agent import SiteAgent
 from flr.flower.agent.status import Status
+from flr.flower.local.processes import free_port
+from flr.flower.prometheus import AgentNumbers
 from flr.flower.server import serve
 from flr.simulation.api import Run
 
@@ -240,6 +244,32 @@ def test_it_says_what_it_has_done(tmp_path):
         assert (found.answered, found.refused) == (1, 0)
         assert "roll call of run 0000000000000000" in found.last
         assert (made[0].state_dir / "agent.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_its_numbers_say_how_much_and_not_what(tmp_path):
+    numbers = AgentNumbers(free_port())
+    try:
+        with agents(simulated(tmp_path)) as made:
+            made[0].serving.numbers = numbers
+            grid = Keeping(asked_at(made))
+            serve(grid, run_config(settings("flr", train={"model": "mlp"}), tmp_path / "run"))
+            left = ledger.read(made[0].state_dir).lines
+        text = httpx.get(f"http://127.0.0.1:{numbers.port}/metrics", trust_env=False).text
+        with pytest.raises(ConfigError, match=r"to be free for --metrics"):
+            AgentNumbers(numbers.port)
+    finally:
+        numbers.close()
+    families = text_string_to_metric_families(text)
+    found = {(s.name, *s.labels.values()): s.value for f in families for s in f.samples}
+    assert found["flr_agent_answers_total", "ok"] == len(left) == len(grid.heard[0])
+    assert ("flr_agent_answers_total", "refused") not in found
+    records = [r for m in grid.heard[0] for r in m.content.array_records.values()]
+    sent = sum(len(array.data) for record in records for array in record.values())
+    assert found["flr_agent_bytes_total", "up"] == sent > 0
+    assert found["flr_agent_bytes_total", "down"] > 0
+    assert found["flr_agent_seconds_count",] == len(left)
+    assert found["flr_agent_at_work",] == 0
+    assert not any(word in text for word in ("weights", "site-0", left[0].run))
 
 
 def test_who_waits_for_an_answer_is_not_taken_for_gone_and_who_has_closed_is():

@@ -34,6 +34,7 @@ from flr.flower.agent.peers import Peers
 from flr.flower.agent.request import Header, Request, answer_of
 from flr.flower.agent.status import NAME as STATUS
 from flr.flower.agent.status import Status, moment, own_birth
+from flr.flower.prometheus import AgentNumbers
 from flr.flower.site_app import site_app
 from flr.flower.site_config import SiteConfig
 from flr.flower.what_left import note_of
@@ -60,6 +61,8 @@ class SiteAgent:
         path: Where the socket is made.
         who: Who may ask besides this process's own user.
         most: Bytes of arrays that it receives at a time.
+        pause: Seconds after a refusal.
+        numbers: Where its answers are counted for Prometheus.
     """
 
     def __init__(
@@ -69,7 +72,9 @@ class SiteAgent:
         who: Peers | None = None,
         most: int = MOST,
         pause: float = PAUSE,
+        numbers: AgentNumbers | None = None,
     ) -> None:
+        self.numbers = numbers
         self.path, self.who, self.most, self.pause = path, who or Peers.of(), most, pause
         self.context = Context(0, 0, dict(own), RecordDict(), {})
         try:
@@ -209,7 +214,7 @@ class SiteAgent:
 
     def _work(self, request: Request) -> Frame:
         """What leaves the site is made here, and entered in its ledger before this returns."""
-        message = request.message()
+        message, began = request.message(), time.monotonic()
         self._tell(self.status.working(in_words(message)))
         try:
             reply = site_app()(message, self.context)
@@ -220,13 +225,19 @@ class SiteAgent:
         refused = reply.has_error() or "problem" in note_of(reply)
         self._tell(self.status.done(refused))
         log.info("%s%s", self.status.last, ": refused" if refused else "")
+        answer, blobs = answer_of(reply)
+        if self.numbers:
+            sizes = sum(map(len, blobs)), request.header.bytes
+            self.numbers.answered(refused, time.monotonic() - began, *sizes)
         if refused:
             time.sleep(self.pause)
-        return answer_of(reply)
+        return answer, blobs
 
     def _tell(self, status: Status) -> None:
         """In its state-dir, if the disk can hold it."""
         self.status = status
+        if self.numbers:
+            self.numbers.working.set(bool(status.now))
         with suppress(OSError):
             status.save(self.site.state_dir)
 

@@ -12,6 +12,7 @@ PID is the SuperNode, which is asked every so often, and whose end is the end of
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -86,6 +87,8 @@ def in_child_of_each_task(address: str, supernode: int) -> str | None:
     client = RuntimeHttpClient.from_server_address(
         address, True, None, [RuntimeVersionHttpInterceptor(component_name="SuperExec")]
     )
+    gc.collect()
+    gc.freeze()  # a child that ends would look through all that was imported, and copy it by that
     wanted = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
     while os.getppid() == supernode:
         token = ""

@@ -2,8 +2,8 @@
 
 A SuperNode asks for its next message, and sleeps for three seconds where there is none. There is
 none right after each of its answers, as the next task depends on them: most of a short round is
-that sleep. Here a question without an answer is asked again for it, five times a second, and comes
-back when there is a message, or after 15 s. All else is passed on as it is.
+that sleep. Here a question without an answer is asked again for it, up to five times a second, and
+comes back when there is a message, or after 15 s. All else is passed on as it is.
 
 It stands on two habits of Flower 1.41: an answer without a message has an empty body, and what a
 SuperNode signs is the time, good for five minutes. A SuperNode reads for 30 s.
@@ -28,7 +28,8 @@ from starlette.routing import Route
 FLEET = "/v1/fleet/{call}"
 HELD = "pull-messages"
 HOLD = 15.0  # seconds; a SuperNode waits 30 for an answer, and one that comes too late is lost
-PAUSE = 0.2  # seconds between two questions to the SuperLink
+PAUSE = 0.2  # seconds between two questions for one node to the SuperLink, at least
+EACH = 0.05  # seconds between two questions at all: many nodes wait longer, the SuperLink is spared
 
 _PATIENCE = 60.0  # seconds for any other call
 _OF_ONE_LINE = ("host", "connection", "keep-alive", "transfer-encoding", "content-length")
@@ -37,6 +38,7 @@ _OF_ONE_LINE = ("host", "connection", "keep-alive", "transfer-encoding", "conten
 def waiting_room(superlink: httpx.AsyncClient, hold: float = HOLD) -> Starlette:
     """The proxy as an ASGI app; `superlink` has the SuperLink's address as its base."""
     kept: dict[bytes, Response] = {}  # by question: messages whose asker had gone when they came
+    waiting: set[Request] = set()
 
     async def pass_on(request: Request) -> Response:
         call, body = request.path_params["call"], await request.body()
@@ -58,7 +60,11 @@ def waiting_room(superlink: httpx.AsyncClient, hold: float = HOLD) -> Starlette:
                 return kept.pop(body)
             if time.monotonic() >= until:
                 return found
-            await asyncio.sleep(PAUSE)
+            waiting.add(request)
+            try:
+                await asyncio.sleep(max(PAUSE, EACH * len(waiting)))
+            finally:
+                waiting.remove(request)
             if await request.is_disconnected():  # nothing is asked for nobody
                 return Response(status_code=499)
 
