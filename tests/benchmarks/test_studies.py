@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from benchmarks.studies import aggregators_under_attack, common, methods_on_digi
 from benchmarks.studies import selection_by_noisy_labels as selection
 from benchmarks.studies.flr_step import Trainer
 from flr.config import parse
+from flr.study import study_file
 
 
 @pytest.mark.parametrize("name", [found.name for found in pkgutil.iter_modules(studies.__path__)])
@@ -25,6 +27,14 @@ def test_every_method_on_digits_is_a_config(method):
         parse(
             methods_on_digits.SETTING | {"noise": noise, "method": methods_on_digits.parts(method)}
         )
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(studies.__path__[0]).glob("*.toml")), ids=lambda p: p.stem
+)
+def test_every_study_file_is_five_methods_under_three_noises_with_three_seeds(path):
+    experiment = study_file.load(path)
+    assert (len(experiment.rows), len(experiment.settings), len(experiment.seeds)) == (5, 3, 3)
 
 
 def test_every_run_of_the_selection_is_a_config_that_chooses():

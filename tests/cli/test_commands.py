@@ -119,6 +119,16 @@ def test_resume_and_compare(cli, config, tmp_path):
     assert "lacks scenario" in refused.message
 
 
+def test_a_new_run_starts_from_the_weights_of_a_finished_one(cli, config, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert cli("run", config, "--out", first).code == 0
+    changes = ("--set", "train.lr=1e-30", "--set", "rounds=1")
+    assert cli("run", "--from", first, *changes, "--out", second).code == 0
+    before, after = (arrays.load(f / "model.safetensors")[0] for f in (first, second))
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert cli("run").code == 2
+
+
 def test_a_saved_scenario_is_shared(cli, config, tmp_path):
     cli("run", config, "--set", "method=fedavg", "--out", "a")
     text = CONFIG.split("[partition]")[0] + "[scenario]\npath = 'a/scenario.safetensors'\n[train]\n"

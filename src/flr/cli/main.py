@@ -35,6 +35,7 @@ from flr.core.combine import parts_of
 from flr.core.errors import DataError, FlrError
 from flr.core.plain_text import counted
 from flr.engine.memory_allocator import keep_freed_memory
+from flr.models import model_file
 from flr.report.table import Table, to_rich
 from flr.simulation.folders import own_folder
 
@@ -89,8 +90,18 @@ def read(config: Path, changes: list[str], trust: bool) -> configs.Config:
 
 @app.command(rich_help_panel=COMPARE)
 def run(
-    config: ConfigFile,
+    config: Annotated[
+        Path | None, typer.Argument(help="An experiment as TOML.", metavar="CONFIG")
+    ] = None,
     changes: Overrides = None,
+    begun: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Start from the weights of a finished run; by its config, if CONFIG is left out.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's folder (default: a new one under runs/).")
     ] = None,
@@ -101,7 +112,11 @@ def run(
     from flr.simulation import api
 
     overrides = [*(changes or []), *([f"workers={workers}"] if workers is not None else [])]
-    resolved = read(config, overrides, trust)
+    if begun is not None:
+        overrides.append(f"train.init={json.dumps(str(begun.absolute() / model_file.NAME))}")
+    if config is None and begun is None:
+        raise typer.BadParameter("give a CONFIG, or --from RUN")
+    resolved = read(config or Path(begun or "", "config.toml"), overrides, trust)
     if resolved.bits == "portable":
         portable.restart()
     with own_folder(resolved) if out is None else nullcontext(out) as folder:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from flr.config import timm_models
+from flr.config import devices, timm_models
 from flr.config.errors import ConfigProblem, ProblemsError, cut, show, translate
 from flr.config.toml_lines import Place
 from flr.core import registry
@@ -70,6 +70,11 @@ class ConfigEntry:
         return is_import(self.kind, self.name) and not self.is_timm
 
     @property
+    def is_missing(self) -> bool:
+        """Whether it is a plugin's that is not here."""
+        return not is_import(self.kind, self.name) and self.name not in registry.entries(self.kind)
+
+    @property
     def brings_weights(self) -> bool:
         """Whether a first round starts from weights that timm has, or downloads."""
         return self.is_timm and self.options.get("pretrained") is True
@@ -86,15 +91,13 @@ class ConfigEntry:
             made = functools.partial(imported(self.name, self.kind), **self.options)
             return made if self.kind == "model" else made()
         factory = registry.get(self.kind, self.name).factory
-        if any(p.kind is p.POSITIONAL_ONLY for p in _parameters(factory)):
-            return functools.partial(factory, **self.options)
-        return factory(**self.options)
+        partly = any(p.kind is p.POSITIONAL_ONLY for p in _parameters(factory))
+        return functools.partial(factory, **self.options) if partly else factory(**self.options)
 
     def table(self, key: str) -> dict[str, Any]:
         """The TOML table that gives this entry; what an alias fixes cannot be in it."""
-        own = is_import(self.kind, self.name)
-        fixed = {} if own else registry.get(self.kind, self.name).fixed
-        free = {name: value for name, value in self.options.items() if name not in fixed}
+        entry = registry.entries(self.kind).get(self.name)  # none of somebody's own function
+        free = {k: v for k, v in self.options.items() if entry is None or k not in entry.fixed}
         return {key: self.name, **as_toml(free)}
 
     def short(self) -> str | dict[str, Any]:
@@ -125,6 +128,8 @@ def parse_entry(
     if is_import(kind, name):
         return _import_entry(kind, name, table, at)
     if name not in known:
+        if devices.only_reads():
+            return ConfigEntry(kind, name, table)
         raise _refusal(at, f"is not known.{nearest(name, known)} Known: {', '.join(known)}.")
     return _complete(known[name], table, beside, at)
 

@@ -101,7 +101,7 @@ def _check(
     problems += [problem for problem in found if _unit(problem.at) not in refused]
     if problems or config is None:
         problems += _salvaged(tree, {_unit(problem.at) for problem in problems})
-    else:
+    elif not config.missing():  # else only results are read; the run itself was checked
         problems += [problem for _, problem in conflicts(config)]
     if problems or config is None:
         raise ConfigError(in_words(problems, tree, source, where))

@@ -20,7 +20,7 @@ from flr.config.entry import as_toml, without_code
 from flr.config.load import load
 from flr.config.settings import Config
 from flr.core.arrays import canonical_json, write_atomically
-from flr.core.errors import DataError, FlrError
+from flr.core.errors import ConfigError, DataError, FlrError
 
 log = logging.getLogger("flr")
 
@@ -29,17 +29,27 @@ SEAL = ".made-here"
 _BESIDE = ("scenario.safetensors", "federation.json", "summary.json", SEAL)  # of a run's config
 
 
-def load_run(folder: Path, *, trust: bool = False, code: bool = True) -> Config:
+def load_run(
+    folder: Path, *, trust: bool = False, code: bool = True, plugins: bool = True
+) -> Config:
     """The config of a run folder; without `code` nothing that it names is looked at.
 
     Its device may be another machine's: whoever computes asks for one of his own (`on_device`).
+    Without `plugins`, or without `code`, it may name what a plugin has registered that is not here.
 
     Raises:
         DataError: It names code, the folder was not made here, and nobody says `trust`.
+        ConfigError: A plugin is missing.
     """
     path = folder / "config.toml"
     with without_code(), devices_of_others():
         config = load(path)
+    if code and plugins and (missing := config.missing()):
+        what = " and ".join(f'{entry.kind} "{entry.name}"' for entry in missing)
+        raise ConfigError(
+            f"Expected what {path} names to be here; {what} is of a plugin that is not. Install "
+            "it, or import the module that registers it (in Python). `flr compare` does without."
+        )
     named = [entry.name for entry in config.code()]
     if not code or not named:
         return config

@@ -154,6 +154,13 @@ class Config(BaseModel):
         found = [self.train.model.backbone, self.data.backbone]
         return [entry for entry in found if entry is not None]
 
+    def missing(self) -> list[ConfigEntry]:
+        """What plugins have registered that are not here; only results can be read without them."""
+        one_each = (self.aggregate, self.data.source, self.partition, self.noise, self.attack)
+        training = (self.train.model, self.train.optimizer, self.train.lr_schedule)
+        every = (*self.method, *one_each, *self.trackers, *training, *self.backbones())
+        return [entry for entry in every if entry.is_missing]
+
     def code(self) -> list[ConfigEntry]:
         """What names somebody's own functions, which a run imports."""
         entries = [self.train.model, *self.backbones(), self.partition]

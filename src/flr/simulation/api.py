@@ -36,12 +36,11 @@ class Run:
     """A finished run: its folder, and what is in it.
 
     Args:
-        folder: Where `flr.run` or `flr run` has put it.
+        folder: Where `flr.run` or `flr run` has put it; text is taken as a path.
         trust: Whether code that somebody else's folder names may be imported.
 
     Example:
-        >>> from pathlib import Path
-        >>> finished = flr.Run(Path("runs/flr-1"))
+        >>> finished = flr.Run("runs/flr-1")
         >>> len(finished.metrics) == finished.summary["rounds"]
         True
         >>> 0 <= finished.metrics[-1]["accuracy"] <= 1
@@ -51,10 +50,14 @@ class Run:
     folder: Path
     trust: bool = False
 
+    def __init__(self, folder: str | Path, trust: bool = False) -> None:
+        # a frozen value; whoever types one in a notebook writes text
+        self.__dict__.update(folder=Path(folder), trust=trust)
+
     @cached_property
     def config(self) -> Config:
-        """The config it was run with, all defaults filled in."""
-        return configs.load_run(self.folder, trust=self.trust)
+        """The config it was run with, all defaults filled in; read without missing plugins, too."""
+        return configs.load_run(self.folder, trust=self.trust, plugins=False)
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def refuse_other_settings(folder: Path, before: Mapping[str, Any], now: Mapping[
         f"Expected {folder / CONFIG} with the settings that the run began with; some are others: "
         f"{listed}. Put them back to go on (rounds may grow; workers, checkpoint_every, trackers, "
         "train.device, train.devices and data.path are free), or begin a new run with these: "
-        f"flr run {folder / CONFIG} --out NEW."
+        f"flr run {folder / CONFIG} --out NEW (--from RUN: with the weights of a finished one)."
     )
 
 
