@@ -13,7 +13,8 @@ from flr.config import parse
 from flr.config import policy as policies
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = sorted((ROOT / "docs").rglob("*.md"))
+BUILT = ROOT / "docs" / "_build"  # what `make docs` leaves
+DOCS = sorted(p for p in (ROOT / "docs").rglob("*.md") if BUILT not in p.parents)
 OTHERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
 PAGES = [*DOCS, *sorted((ROOT / "results").glob("*.md")), *(ROOT / name for name in OTHERS)]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

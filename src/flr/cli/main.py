@@ -171,8 +171,8 @@ def train(folder: Path, config: configs.Config, start: Callable[[RunProgress], A
 for command in (compare, sweep, reproduce, predict, evaluate, embed):
     app.command(rich_help_panel=COMPARE)(command)
 app.add_typer(data.app, name="data", rich_help_panel=COMPARE)
-for command in (audit, relabel):
-    app.command(rich_help_panel=LABELS)(command)
+app.command(rich_help_panel=LABELS)(audit)
+app.command(rich_help_panel=LABELS)(relabel)
 app.add_typer(flower.app, name="flower", rich_help_panel=FEDERATION)
 app.add_typer(site.app, name="site", rich_help_panel=FEDERATION)
 

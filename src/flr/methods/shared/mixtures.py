@@ -32,8 +32,8 @@ def clean_probability(
         losses: One for each sample (n).
         seed: Where the mixture starts.
         max_iter: As scikit-learn's `GaussianMixture` has it.
-        tol: As it has it.
-        reg_covar: As it has it.
+        tol: As scikit-learn's.
+        reg_covar: As scikit-learn's.
 
     Example:
         >>> import torch
@@ -54,8 +54,8 @@ def two_groups(
         values: The numbers to split (n).
         seed: Where the mixture starts.
         max_iter: As scikit-learn's `GaussianMixture` has it.
-        tol: As it has it.
-        reg_covar: As it has it.
+        tol: As scikit-learn's.
+        reg_covar: As scikit-learn's.
 
     Example:
         >>> import torch
