@@ -202,7 +202,7 @@ def spoil(files: dict[str, Path], changes: dict[int, dict[str, Any]], state: Pat
         ({"classes": "a, b"}, ["class list is a, b", "leave it out"]),
         ({"data": "/nowhere/at/all.npz"}, ["no data", "node config"]),
         ({"data": "{tmp}/wide.npz"}, ["shape (1, 9, 9)", "takes (1, 8, 8)", "alike"]),
-        ({"data": "{tmp}/names.npz"}, ["cannot be used with the classes", "SuperNode"]),
+        ({"data": "{tmp}/names.npz"}, ["cannot be used with the classes", "is in its log"]),
         ({"site": "../ward"}, ["site name", "--node-config"]),
     ],
     ids=["classes", "nothing", "shape", "labels", "name"],
