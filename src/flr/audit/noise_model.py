@@ -120,35 +120,45 @@ def fit_with(
     opinions = opinions.double()
     n, classes = opinions.shape[1:]
     counting = torch.ones(n, dtype=torch.float64) if counting is None else counting.double()
+    # the columns of T that labels say something of: with 10,000 classes all of it is a gigabyte
+    named, place = given.unique(return_inverse=True)
     if start is None:
         weights = torch.full((len(opinions),), bold / len(opinions), dtype=torch.float64)
-        counts, eps = torch.zeros(classes, classes, dtype=torch.float64), UNKNOWN
+        counts, eps = torch.zeros(classes, len(named), dtype=torch.float64), UNKNOWN
         own = torch.zeros(n, classes, dtype=torch.float64)
     else:
         weights, own = start.weights, counting[:, None] * start.posterior.double()
-        counts = _counts(own, given)
-        eps = _rate(counts)
+        counts = _counts(own, place, len(named))
+        eps = _rate(counts, named)
     for _ in range(steps):
-        q = torch.einsum("v,vnc->nc", weights, opinions).softmax(1)
-        prior = strength * even(classes, eps)
-        of_label = (prior + counts).T[given] - own
-        of_class = (prior.sum(1) + counts.sum(1))[None] - own
+        even_share, q = eps, torch.einsum("v,vnc->nc", weights, opinions).softmax(1)
+        prior = strength * _even_columns(classes, eps, named)
+        of_label = (prior + counts).T[place] - own
+        of_class = (strength + counts.sum(1))[None] - own
         joint = q * (of_label / of_class.clamp(min=_LEAST)).clamp(min=_LEAST)
         likelihood = joint.sum(1, keepdim=True)
         posterior = joint / likelihood
         own = counting[:, None] * posterior
-        counts = _counts(own, given)
-        eps = _rate(counts)
+        counts = _counts(own, place, len(named))
+        eps = _rate(counts, named)
         weights = _reweighted(weights, opinions, q, posterior, counting)
-    transition = prior + counts
+    transition = strength * even(classes, even_share)
+    transition[:, named] += counts
     fits = float((counting * likelihood[:, 0].log()).sum() / counting.sum())
     return Fitted(posterior, q, _rows(transition), weights, strength, fits)
 
 
 def even(classes: int, eps: float) -> Tensor:
     """Mistakes that are made alike in all classes, classes x classes."""
-    matrix = torch.full((classes, classes), eps / max(classes - 1, 1), dtype=torch.float64)
-    return matrix.fill_diagonal_(1 - eps if classes > 1 else 1.0)
+    return _even_columns(classes, eps, torch.arange(classes))
+
+
+def _even_columns(classes: int, eps: float, named: Tensor) -> Tensor:
+    """The columns of `even` for some given labels, classes x labels."""
+    off = eps / max(classes - 1, 1)
+    matrix = torch.full((classes, len(named)), off, dtype=torch.float64)
+    matrix[named, torch.arange(len(named))] = 1 - eps if classes > 1 else 1.0
+    return matrix
 
 
 def matched(wrong: Tensor, rate: float) -> Tensor:
@@ -170,16 +180,15 @@ def log_shares(given: Tensor, classes: int) -> Tensor:
     return (counts / counts.sum()).log()
 
 
-def _counts(own: Tensor, given: Tensor) -> Tensor:
-    """Expected numbers of samples, true x given."""
-    classes = own.shape[1]
-    zero = torch.zeros(classes, classes, dtype=torch.float64)
-    return zero.index_add_(0, given, own).T
+def _counts(own: Tensor, place: Tensor, labels: int) -> Tensor:
+    """Expected numbers of samples, true x given; `place` is each one's given label among these."""
+    zero = torch.zeros(labels, own.shape[1], dtype=torch.float64)
+    return zero.index_add_(0, place, own).T
 
 
-def _rate(counts: Tensor) -> float:
+def _rate(counts: Tensor, named: Tensor) -> float:
     total = float(counts.sum())
-    wrong = total - float(counts.diagonal().sum())
+    wrong = total - float(counts[named, torch.arange(len(named))].sum())
     return (wrong + _FEW_WRONG[0]) / (total + sum(_FEW_WRONG))
 
 

@@ -66,6 +66,11 @@ def site_opinion(
     """Class probabilities by heads that were trained without the sample, n x classes."""
     if len(given) < 2 * FOLDS or classes == 1 or len(given.unique()) == 1:
         return torch.full((len(given), classes), 1 / classes)  # nothing can be learnt
+    if classes > len(given):  # of most there is no example, and confusions are classes x classes
+        named, among_named = given.unique(return_inverse=True)
+        found = torch.zeros(len(given), classes)
+        found[:, named] = site_opinion(features, among_named, len(named), say, seed)
+        return found
     say("finding what features have in common", 0.0)
     x, repeats = reduced(features), 1 if len(given) * classes > _MUCH else REPEATS
     rngs = [seeds.generator(seed, "audit folds", repeat) for repeat in range(repeats)]
