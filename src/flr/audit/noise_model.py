@@ -131,8 +131,9 @@ def fit_with(
         counts = _counts(own, place, len(named))
         eps = _rate(counts, named)
     for _ in range(steps):
-        even_share, q = eps, torch.einsum("v,vnc->nc", weights, opinions).softmax(1)
-        prior = strength * _even_columns(classes, eps, named)
+        q = torch.einsum("v,vnc->nc", weights, opinions).softmax(1)
+        eps_of_prior = eps
+        prior = strength * _even_columns(classes, eps_of_prior, named)
         of_label = (prior + counts).T[place] - own
         of_class = (strength + counts.sum(1))[None] - own
         joint = q * (of_label / of_class.clamp(min=_LEAST)).clamp(min=_LEAST)
@@ -142,7 +143,7 @@ def fit_with(
         counts = _counts(own, place, len(named))
         eps = _rate(counts, named)
         weights = _reweighted(weights, opinions, q, posterior, counting)
-    transition = strength * even(classes, even_share)
+    transition = strength * even(classes, eps_of_prior)
     transition[:, named] += counts
     fits = float((counting * likelihood[:, 0].log()).sum() / counting.sum())
     return Fitted(posterior, q, _rows(transition), weights, strength, fits)
